@@ -6,7 +6,7 @@ The gateway answers them by Flight and the HTTP service by HTTP: this is what bo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +44,7 @@ from canal_group.merge.calls.operators import (
     TraceRead,
 )
 from canal_group.merge.calls.resume import Resume
-from canal_group.merge.errors import UsageError
+from canal_group.merge.errors import ServerUnavailable, UsageError
 from canal_group.merge.rows.chosen_types import parse_type
 from canal_group.merge.rows.row_key import RowKey
 from canal_group.merge.snapshot.client_progress import client_progress, without_lanes
@@ -56,6 +56,12 @@ from canal_group.merge.values.position import GroupPosition
 
 #: holder of a client id while an operator changes its subscription
 HOLDER = "an operator"
+
+
+def client_in(group: Mapping[str, Any], client_id: str) -> dict[str, Any] | None:
+    """Return the state of a client id in that of a group; None if it has none."""
+    clients = group.get("clients", [])
+    return next((dict(each) for each in clients if each["client_id"] == client_id), None)
 
 
 class OperatorRequests:
@@ -150,9 +156,20 @@ class OperatorRequests:
         }
 
     def client(self, client_id: str) -> dict[str, Any] | None:
-        """Return the state of a client id; None if there is no such subscription."""
-        clients = self._group.status().get("clients", [])
-        return next((dict(each) for each in clients if each["client_id"] == client_id), None)
+        """Return the state of a client id; None if there is no such subscription.
+
+        Raises:
+            ServerUnavailable: the group is not active here, so it knows of none.
+        """
+        group = self._group.status()
+        if not group["active"]:
+            raise ServerUnavailable.not_active(
+                f"The server of {self._destination}",
+                self._destination,
+                group.get("active_server") or "",
+                group.get("stopped") or "",
+            )
+        return client_in(group, client_id)
 
     def _list_clients(self) -> dict[str, Any]:
         group = self._group.status()

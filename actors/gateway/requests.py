@@ -13,7 +13,7 @@ from typing import Any
 from canal_group.actors.admission.access import Grant
 from canal_group.actors.gateway.batch_reader import BatchReader
 from canal_group.actors.gateway.group_handle import GroupHandle
-from canal_group.actors.gateway.operator_requests import OperatorRequests
+from canal_group.actors.gateway.operator_requests import OperatorRequests, client_in
 from canal_group.merge.calls.batch import Batch
 from canal_group.merge.calls.call import Call
 from canal_group.merge.calls.consumers import (
@@ -190,7 +190,7 @@ class Requests:
 
     def _start_of(self, call: Subscribe) -> tuple[GroupPosition | None, dict[str, Position] | None, bool]:
         """Return `start`, `ends` and `snapshot` of a `SubscribeAt`; of a client id with a cursor nothing."""
-        client = self._operator.client(call.client_id)
+        client = client_in(self._group.status(), call.client_id)
         if client is not None and client["cursor"] is not None:
             return None, None, False
         snapshot = self._snapshot and call.start is None and not call.look

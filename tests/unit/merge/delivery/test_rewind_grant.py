@@ -272,7 +272,7 @@ class Group:
         raise RetryableError("enough")
 
     def status(self):
-        return {"clients": []}
+        return {"active": True, "clients": []}
 
 
 @pytest.mark.parametrize(
