@@ -340,6 +340,7 @@ class SourceReader:
                 return
 
     def _caught_up(self, item: CaughtUp, stream: BinlogStream, lookup: DefinitionLookup) -> None:
+        self._note_created(stream)
         # It may be smaller than the one before, if the source's clock was set back. The merger knows what it
         # has emitted, and handles that.
         moved = self._progress.move(stream)
@@ -355,12 +356,16 @@ class SourceReader:
     def _hand_over(self, item: Chunk, stream: BinlogStream) -> None:
         # A source that is never idle yields no low watermark; measure its clock nevertheless.
         stream.keep_time()
-        self._progress.created |= stream.created
-        self._dumps.reading(self._progress.created)
+        self._note_created(stream)
         self._listener.chunk_read(item)
         position = self._progress.handed_over(item)
         self._definitions.read_to(position)
         self._listener.reached(position)
+
+    def _note_created(self, stream: BinlogStream) -> None:
+        """Note the files that were read before something of them is stored: an idle stream stores pages."""
+        self._progress.created |= stream.created
+        self._dumps.reading(self._progress.created)
 
     def _measure(self, control: pymysql.Connection[Any], withheld: Withheld) -> SourceClock:
         withheld.ask(control)

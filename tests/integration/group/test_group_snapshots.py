@@ -112,9 +112,11 @@ def test_status_tells_of_a_snapshot_and_of_a_table_that_may_not_be_read(shop: Sh
         eventually(lambda: snapshots_of(instance, shop)["copy"]["snapshot"] is None, "it is over")
 
 
-def test_only_the_rows_that_there_are_and_stop(readable: Shop, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["mixed", "file"])
+def test_only_the_rows_that_there_are_and_stop(readable: Shop, tmp_path: Path, kind: str) -> None:
+    """Nothing is written meanwhile, so nothing but pages has to be in the archive."""
     readable.write_everywhere(10, 10)
-    with readable.serve(**options(tmp_path)) as instance:
+    with readable.serve(**options(tmp_path, store={"kind": kind})) as instance:
         with readable.connect(instance, client_id="once", snapshot="only") as consumer:
             rows = sum(batch.envelope().num_rows for batch in consumer.batches())
         assert rows == readable.rows + len(readable.servers)
