@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
 from typing import Any, Self
 
 import numpy as np
@@ -37,7 +38,10 @@ _INSERT = (
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written: (n,) seconds of `time.monotonic` of the one-row transactions, by shard, in order."""
+    """What was written: (n,) seconds of `time.monotonic` of the one-row transactions, by shard, in order.
+
+    They are 0 of those that were not written because the writers were told to end.
+    """
 
     sent_s: NDArray[np.float64]
     answered_s: NDArray[np.float64]
@@ -65,8 +69,10 @@ class Writers:
         self._first_id = (run * SHARDS + 1) * _STRIDE
         context = multiprocessing.get_context("spawn")
         self._results, theirs = context.Pipe(duplex=False)
+        self._over = context.Event()
         addresses = [server.address("root") for server in made]
-        arguments = (addresses[: self.shards], addresses[self.shards :], count, rate, self._first_id, theirs)
+        steady, bulky = addresses[: self.shards], addresses[self.shards :]
+        arguments = (steady, bulky, count, rate, self._first_id, self._over, theirs)
         self._process = context.Process(target=_write, args=arguments, daemon=True)
         self._process.start()
         theirs.close()
@@ -81,6 +87,10 @@ class Writers:
     def failed(self) -> str:
         """Return why writing has failed; empty: it has not."""
         return "" if self._process.is_alive() or not self._process.exitcode else "a writer has failed"
+
+    def end(self) -> None:
+        """Write nothing more."""
+        self._over.set()
 
     def written(self) -> Written:
         """Wait for the end, and return the times and the rows of bulk."""
@@ -105,10 +115,14 @@ class _Writer(threading.Thread):
         count: transactions.
         rate: transactions a second.
         first_id: of the first shard's writer.
+        over: set to end it before.
     """
 
-    def __init__(self, server: ServerAddress, shard: int, count: int, rate: float, first_id: int) -> None:
+    def __init__(
+        self, server: ServerAddress, shard: int, count: int, rate: float, first_id: int, over: Event
+    ) -> None:
         super().__init__(name=f"writer-{shard}", daemon=True)
+        self._over = over
         self._first_id, self._count = first_id + shard * _STRIDE, count
         self.sent_s, self.answered_s = np.zeros(count), np.zeros(count)
         self.error: pymysql.Error | None = None
@@ -125,6 +139,8 @@ class _Writer(threading.Thread):
                 # Shards do not commit at the same moments.
                 begin_s = time.monotonic() + self._shard / SHARDS * together / self._rate
                 for index in range(0, self._count, together):
+                    if self._over.is_set():
+                        break
                     pause.wait(max(0.0, begin_s + index / self._rate - time.monotonic()))
                     self._commit(cursor, range(index, min(index + together, self._count)))
         except pymysql.Error as error:
@@ -168,10 +184,11 @@ def _write(
     count: int,
     rate: float,
     first_id: int,
+    over: Event,
     results: Connection,
 ) -> None:
     """Write everything and send what was written; the process fails if a writer does."""
-    writers = [_Writer(server, shard, count, rate, first_id) for shard, server in enumerate(steady)]
+    writers = [_Writer(server, shard, count, rate, first_id, over) for shard, server in enumerate(steady)]
     bulk = [_BulkWriter(server) for server in bulky]
     threads: list[_Writer | _BulkWriter] = [*writers, *bulk]
     for thread in threads:

@@ -1,28 +1,33 @@
 """Full tables: a consumer that begins with a snapshot, on a whole instance beside its four servers.
 
 - idle: nobody writes meanwhile; from the subscription to the last row, typed and acknowledged;
-- busy: the same while the servers commit one-row transactions.
+- busy: the same while the servers commit one-row transactions, and for a while after the snapshot is over.
 
-`raw` is the bytes of the same rows in the text protocol, read from all servers at once and dropped;
-`busy_ratio` is the busy one's rows a second of tables, of the idle one's. Peaks are the kernel's (VmHWM).
+`raw`, `pymysql` and `connectorx` read the same rows from all servers at once, see `benchmarks._table_rivals`;
+connectorx's figures are null if it is not installed. `busy_ratio` is the busy one's rows a second of tables, of
+the idle one's. `latency` is from the answer to a commit until the consumer has its row, while there is a
+snapshot, and after it. Peaks are the kernel's (VmHWM).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from benchmarks._load import BULK_ROWS, NAME, SCHEMA, SHARDS, await_until, cpus, fill, peak_rss_mib, servers
 from benchmarks._pipeline import DESTINATION, OUTSTANDING, WAIT_S, instance, processes
+from benchmarks._table_rivals import PYMYSQL_PART, of_connectorx, of_pymysql, raw, rows_per_s
 from benchmarks._writers import Writers
-from benchmarks.snapshot import raw
+from benchmarks.latency import percentiles, ratios
 from canal_group.client.client import connect
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.merge.calls.consumers import Status
@@ -30,43 +35,67 @@ from playground.database.engine import Engine
 from playground.database.server_process import DatabaseServer
 
 _ROWS = 4_000_000
-#: transactions a second of all servers while it is busy, and for how long they are written at most, seconds
-_BUSY_RATE, _BUSY_S = 2_000, 60
+#: transactions a second of all servers while it is busy
+RATE = 2_000
+#: for how long they are written at most, and after the snapshot, seconds; what of that is not counted
+_BUSY_S, _AFTER_S, _JOINS_S = 60, 8.0, 2.0
 
 
-def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
-    """Return rows per second, ratios and peaks."""
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A snapshot that was read, and changes."""
+
+    rows_per_s: float
+    #: peaks of processes, MiB
+    peaks: dict[str, float]
+    #: ids of the changes that came while there was a snapshot, and after it
+    ids: tuple[NDArray[np.int64], NDArray[np.int64]]
+    #: when each came, seconds
+    read_s: tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def measure(size: float, engine: Engine = Engine.MARIADB, *, rate: int = RATE) -> dict[str, Any]:
+    """Return rows per second, ratios, latencies and peaks.
+
+    Args:
+        size: multiplies the rows.
+        engine: of the servers.
+        rate: transactions a second of all servers while it is busy.
+    """
     with servers(engine) as made:
         rows = fill(made, "bulk", max(1, int(_ROWS * size) // SHARDS // BULK_ROWS)).rows
         for server in made:
             server.execute(f"GRANT SELECT ON {SCHEMA}.* TO canal@127.0.0.1")
-        idle, peaks, _ = _read(made, rows)
-        raw = _raw_rows_per_s(made, rows)
-        rate, count = _BUSY_RATE / SHARDS, _BUSY_RATE // SHARDS * _BUSY_S
-        with Writers(made, count, rate, 0):
-            busy, _, changes = _read(made, rows)
+        idle = _read(made, rows)
+        rivals = _rivals(made, rows)
+        with Writers(made, rate // SHARDS * _BUSY_S, rate / SHARDS, 0) as writers:
+            busy = _read(made, rows, writers)
+            meanwhile, after = _latencies(busy, writers)
     return {
-        "rows_per_s": round(idle),
-        "raw_rows_per_s": round(raw),
-        "ratio_to_raw": round(idle / raw, 2),
-        "busy_rows_per_s": round(busy),
-        "busy_ratio": round(busy / idle, 2),
-        "changes_meanwhile": changes,
-        **{f"peak_mib_{name}": peak for name, peak in peaks.items()},
+        "rows_per_s": round(idle.rows_per_s),
+        **{f"{name}_rows_per_s": value and round(value) for name, value in rivals.items()},
+        **{f"ratio_to_{name}": value and round(idle.rows_per_s / value, 2) for name, value in rivals.items()},
+        "busy_rows_per_s": round(busy.rows_per_s),
+        "busy_ratio": round(busy.rows_per_s / idle.rows_per_s, 2),
+        "changes_meanwhile": len(busy.ids[0]),
+        "latency": {"meanwhile": meanwhile, "after": after, "ratio": ratios(meanwhile, after)},
+        **{f"peak_mib_{name}": peak for name, peak in idle.peaks.items()},
         "rows": rows,
         "cpus": cpus(),
     }
 
 
-def _raw_rows_per_s(made: Sequence[DatabaseServer], rows: int) -> float:
-    began_s = time.monotonic()
-    with ThreadPoolExecutor(len(made)) as pool:
-        list(pool.map(raw, made))
-    return rows / (time.monotonic() - began_s)
+def _rivals(made: Sequence[DatabaseServer], rows: int) -> dict[str, float | None]:
+    connectorx, part = of_connectorx(), rows // SHARDS // PYMYSQL_PART
+    return {
+        "raw": rows_per_s(made, raw, rows),
+        "pymysql": rows_per_s(made, of_pymysql(part), part * SHARDS),
+        "connectorx": None if connectorx is None else rows_per_s(made, connectorx, rows),
+    }
 
 
-def _read(made: Sequence[DatabaseServer], rows: int) -> tuple[float, dict[str, float], int]:
-    """Return the rows of tables a second, the peaks of processes, and how many changes came meanwhile."""
+def _read(made: Sequence[DatabaseServer], rows: int, writers: Writers | None = None) -> _Reading:
+    """Read the rows of all tables, and changes of writers for a while more."""
     with ExitStack() as open_:
         folder = open_.enter_context(TemporaryDirectory(prefix="cg-bench-"))
         running = open_.enter_context(
@@ -78,19 +107,45 @@ def _read(made: Sequence[DatabaseServer], rows: int) -> tuple[float, dict[str, f
             return bool(client.ask(Status())["group"]["merging"])
 
         await_until(opened, "the shards were not opened", WAIT_S)
-        began_s = time.monotonic()
+        began_s, over_s, read = time.monotonic(), 0.0, 0
+        ids: tuple[list[Any], list[Any]] = ([], [])
+        came: tuple[list[Any], list[Any]] = ([], [])
         reader = open_.enter_context(
             connect(running.uri, destination=DESTINATION, wait_s=WAIT_S, client_id="copy", snapshot="initial")
         )
-        read = changes = 0
-        for batch, table in reader.prefetch(lambda each: each.table(NAME), depth=OUTSTANDING, timeout=WAIT_S):
+        for batch, (table, read_s) in reader.prefetch(
+            lambda each: (each.table(NAME), time.monotonic()), depth=OUTSTANDING, timeout=WAIT_S
+        ):
             reader.ack(batch.batch_id)
-            selected = int(pc.sum(pc.equal(table["_op"], "READ")).as_py() or 0)
-            read, changes = read + selected, changes + table.num_rows - selected
-            if not batch.ack_position.snapshots:
+            selected = pc.equal(table["_op"], "READ")
+            read += int(pc.sum(selected).as_py() or 0)
+            if not over_s or read_s > over_s + _JOINS_S:
+                changed = table["id"].filter(pc.invert(selected)).to_numpy().astype(np.int64)
+                ids[over_s > 0].append(changed)
+                came[over_s > 0].append(np.full(len(changed), read_s))
+            if not over_s and not batch.ack_position.snapshots:
+                over_s = time.monotonic()
+            if over_s and (writers is None or read_s > over_s + _AFTER_S):
                 break
-        took_s = time.monotonic() - began_s
-        if read + changes < rows:
+        if read + sum(map(len, ids[0])) < rows:
             raise RuntimeError(f"{read} rows of {rows} came")
         peaks = {name: peak_rss_mib(pid) for name, pid in processes(reader).items()}
-    return read / took_s, peaks, changes
+    empty = [np.zeros(0, np.int64)]
+    meanwhile, after = (np.concatenate(each or empty) for each in ids)
+    return _Reading(
+        read / (over_s - began_s),
+        peaks,
+        (meanwhile, after),
+        (np.concatenate(came[0] or empty), np.concatenate(came[1] or empty)),
+    )
+
+
+def _latencies(reading: _Reading, writers: Writers) -> list[dict[str, float]]:
+    """Return the percentiles of the latency while there was a snapshot, and after it."""
+    writers.end()
+    answered_s, found = writers.written().answered_s, list[dict[str, float]]()
+    for ids, read_s in zip(reading.ids, reading.read_s, strict=True):
+        index = writers.index_of(ids)
+        ours = (index >= 0) & (answered_s[index] > 0)
+        found.append(percentiles(read_s[ours] - answered_s[index[ours]]))
+    return found

@@ -88,16 +88,16 @@ class _Case:
 
     def report(self) -> dict[str, Any]:
         """Return the percentiles, milliseconds."""
-        plain, merged = _percentiles(self.plain_s), _percentiles(self.merged_s)
+        plain, merged = percentiles(self.plain_s), percentiles(self.merged_s)
         return {
-            **_percentiles(self.latency_s),
-            "ratio_to_plain_reader": _ratios(merged, plain),
+            **percentiles(self.latency_s),
+            "ratio_to_plain_reader": ratios(merged, plain),
             "since_sent": {"plain_reader": plain, "consumer": merged},
             "stages": {
-                "commit": _percentiles(self.answered_s - self.sent_s),
-                "merge": _percentiles(self.got_s - self.answered_s),
-                "rows": _percentiles(self.read_s - self.got_s),
-                "ack": _percentiles(self.acked_s - self.read_s),
+                "commit": percentiles(self.answered_s - self.sent_s),
+                "merge": percentiles(self.got_s - self.answered_s),
+                "rows": percentiles(self.read_s - self.got_s),
+                "ack": percentiles(self.acked_s - self.read_s),
             },
             "batches": len(np.unique(self.got_s)),
             "transactions": len(self.shard),
@@ -145,7 +145,7 @@ def measure(size: float, *, profile: bool = False, rate: int = RATE, pace: str =
         "engine": made[0].engine,
         **alone.report(),
         "bulk": {
-            "ratio_to_alone": _ratios(_percentiles(bulk.latency_s), _percentiles(others)),
+            "ratio_to_alone": ratios(percentiles(bulk.latency_s), percentiles(others)),
             **bulk.report(),
         },
         "busy": busy.report(),
@@ -268,10 +268,12 @@ def _arrivals(reader: Consumer, writers: Writers) -> tuple[NDArray[np.int64], ND
     return np.concatenate(indexes), np.concatenate(times, axis=1)
 
 
-def _percentiles(seconds: NDArray[np.float64]) -> dict[str, float]:
+def percentiles(seconds: NDArray[np.float64]) -> dict[str, float]:
+    """Return percentiles in milliseconds."""
     p50, p99, worst = np.percentile(seconds * 1e3, [50, 99, 100])
     return {"p50_ms": round(float(p50), 2), "p99_ms": round(float(p99), 2), "max_ms": round(float(worst), 2)}
 
 
-def _ratios(ours: dict[str, float], others: dict[str, float]) -> dict[str, float]:
+def ratios(ours: dict[str, float], others: dict[str, float]) -> dict[str, float]:
+    """Return the ratios of what `percentiles` returned."""
     return {name: round(ours[f"{name}_ms"] / others[f"{name}_ms"], 2) for name in ("p50", "p99")}

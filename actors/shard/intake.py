@@ -282,24 +282,28 @@ class Intake:
         except DataError as error:
             raise self._located(chunk, self._process, error) from error
 
-    def store(self, chunk: Chunk, begin: int = 0, end: int | None = None) -> None:
-        """Put headers of a chunk into the ring, and wait while there is no room."""
+    def store(self, chunk: Chunk, begin: int = 0, end: int | None = None, *, written: bool = True) -> None:
+        """Put headers of a chunk into the ring, and wait while there is no room; see `RingStore.put`."""
         for table in chunk.tables:
             self._tables[table.name] = table.rows.schema
-        self.ring.put(chunk, begin, end)
+        self.ring.put(chunk, begin, end, written=written)
         self.rows += int(chunk.headers["rows"][begin:end].sum())
         if len(chunk.headers):
             self.commit_us = int(chunk.headers["commit_us"][-1])
         if end is None or end == len(chunk.headers):
             self._counters.stored(chunk, self._reader.source_now_us())
 
-    def store_page(self, page: Chunk) -> None:
+    def store_page(self, page: Chunk, *, written: bool) -> None:
         """Put a page of the snapshot into the ring, likewise."""
         low_watermark, put = self._low_watermark, self.ring.cursors[2]
-        self.store(page)
+        self.store(page, written=written)
         if low_watermark is not None and low_watermark[1] == put:
             # A page has no commit of its own: the low watermark still holds.
             self._low_watermark = low_watermark[0], self.ring.cursors[2]
+
+    def wrote(self, count: int) -> None:
+        """Let the next pages be handed out that wait to be written."""
+        self.ring.wrote(count)
 
     def caught_up(self, frontier_us: int) -> None:
         """Store the source's low watermark, and wake threads that wait for headers."""
@@ -331,7 +335,7 @@ class Intake:
             try:
                 self._reader.run(start)
             except ShardUnavailable as error:
-                self._end(error)
+                self.end(error)
                 return
             except CanalGroupError as error:
                 self._stop_at(error)
@@ -351,7 +355,7 @@ class Intake:
             self._retrying.clear()
             start = self._reader.position or self._start
 
-    def _end(self, error: ShardUnavailable) -> None:
+    def end(self, error: ShardUnavailable) -> None:
         """Set the state: the source has to be opened again, or the ring was closed under the reader."""
         if not self._closing.is_set():
             self.ended = self.error = error

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from canal_group.actors.ports import Host, Lock
-from canal_group.actors.snapshot.page_folder import PageFolder
+from canal_group.actors.snapshot.page_folder import KeptPage, PageFolder
+from canal_group.actors.snapshot.page_writer import PageWriter
 from canal_group.actors.snapshot.pages_again import PagesAgain
 from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
 from canal_group.actors.snapshot.table_changes import change_of, changes_in
 from canal_group.binlog.archive.forms.key import Keys
-from canal_group.merge.errors import DataError
+from canal_group.merge.errors import DataError, ShardUnavailable
 from canal_group.merge.snapshot.client_progress import FAILED_MAX
 from canal_group.merge.snapshot.cursor import OVER, SnapshotCursor, name_of_text
 from canal_group.merge.snapshot.steps import TableChange
@@ -43,8 +44,14 @@ class Intake(Protocol):
     def store(self, chunk: Chunk, begin: int = 0, end: int | None = None) -> None:
         """Put headers of a chunk into the ring, and wait while there is no room."""
 
-    def store_page(self, page: Chunk) -> None:
-        """Put a page into the ring, likewise."""
+    def store_page(self, page: Chunk, *, written: bool) -> None:
+        """Put a page into the ring, likewise; one that is not written waits there until `wrote` counts it."""
+
+    def wrote(self, count: int) -> None:
+        """Let the next pages be handed out that wait to be written."""
+
+    def end(self, error: ShardUnavailable) -> None:
+        """End the lane: it is read from another position."""
 
 
 class Workers(Protocol):
@@ -91,6 +98,7 @@ class LaneSnapshot:
         #: the cursor after the last page, and the last one that is in the stream
         self._texts = (self.begins_with, self.begins_with)
         self._pages: PageFolder | None = None
+        self._writer: PageWriter | None = None
         self._server = ""
         #: pages that are still to enter again; None: none are
         self._again: PagesAgain | None = None
@@ -133,7 +141,7 @@ class LaneSnapshot:
             # Nobody knows where in another server's binlog the position is, nor what pages are worth if the
             # cursor was changed since: what was not handed out is read anew.
             follows = pages.follows(start) if same else ()
-            kept = same and (not follows or _lineage(self.begins_with) in follows)
+            kept = same and (not follows or _lineage(self.begins_with) in map(_lineage, follows))
             pages.remove_before(start if kept else None)
         except OSError as error:
             raise DataError(
@@ -200,15 +208,17 @@ class LaneSnapshot:
         """End every wait; the ring was closed before."""
         with self._lock:
             self._closed = True
-            snapshot, workers = self._snapshot, self._workers
+            snapshot, workers, writer = self._snapshot, self._workers, self._writer
         if workers is not None:
             workers.stop()
         if snapshot is not None:
             snapshot.close()
+        if writer is not None:
+            writer.close()
 
     def describe(self) -> dict[str, Any]:
         """Return its state as a JSON object; waits for no other thread."""
-        snapshot, workers = self._snapshot, self._workers
+        snapshot, workers, writer = self._snapshot, self._workers, self._writer
         tables, done = (
             (len(self._cursor.tables), 0)
             if snapshot is None
@@ -229,33 +239,36 @@ class LaneSnapshot:
                 if workers is None
                 else workers.describe()
             ),
+            **({} if writer is None or writer.waits_for is None else {"waits_for": writer.waits_for}),
         }
 
     # ---- for the shard's snapshot --------------------------------------------------------------------------
 
-    def keep(self, page: Chunk) -> Chunk:
-        """Write a page durably, and return it as it is stored; see `Store`."""
-        assert self._pages is not None, "the server is known"
-        kept = replace(self._intake.processed(page), snapshot=page.snapshot)
-        self._pages.add(kept, tuple(map(_lineage, self._texts)))
-        return kept
+    def processed(self, page: Chunk) -> Chunk:
+        """Return a page as it is stored; see `Store`."""
+        return replace(self._intake.processed(page), snapshot=page.snapshot)
 
     def put(self, chunk: Chunk) -> None:
         """Put a page, or a chunk of the stream; see `Store`."""
+        follows = self._texts
         if chunk.snapshot is not None:
-            self._texts = (chunk.snapshot if _is_page(chunk) else self._texts[0], chunk.snapshot)
+            self._texts = (chunk.snapshot if _is_page(chunk) else follows[0], chunk.snapshot)
         if _is_page(chunk):
-            self._intake.store_page(chunk)
+            assert self._writer is not None, "the shard's snapshot was begun"
+            self._intake.store_page(chunk, written=False)
+            self._writer.add(KeptPage(chunk, follows))
         else:
             self._intake.store(chunk)
 
     # ---- inside --------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        parts = self._parts
+        parts, intake = self._parts, self._intake
+        assert self._pages is not None, "the server is known"
         with self._lock:
             if self._closed:
                 return
+            self._writer = PageWriter(parts.shard, self._pages, intake.wrote, intake.end, parts.host)
             snapshot = ShardSnapshot(
                 self._cursor, parts.shard, self._server, parts.pages_max, self, parts.host
             )
@@ -274,7 +287,7 @@ class LaneSnapshot:
             text = self._cursor.to_json()
             self._texts = (text, text)
             page = replace(page, snapshot=text)
-        self._intake.store_page(page)
+        self._intake.store_page(page, written=True)
 
     def _with_moved(self, chunk: Chunk, stored: Chunk) -> Chunk:
         """Return the stored part of a chunk, without cursors of tables whose rows may have moved in it."""

@@ -3,9 +3,10 @@
 A page cannot be read again: its rows have changed. So it is on the disk before its header is reported, and a
 stream that is read again from an earlier position has the same pages at the same positions.
 
-One file a page, an Arrow IPC stream, named by its position: binlog file, offset, and the ordinal of its first
-row. It has the page as the shard stores it, after the rules: what they leave out is in no file. It is
-encrypted if the archive is, with the id of the key before it.
+Pages that are written together are one file, all of which is there or none: Arrow IPC streams, named by the
+positions of the first page and of the last: binlog file, offset, and the ordinal of its first row. They are as
+the shard stores them, after the rules: what they leave out is in no file. A file is encrypted if the archive
+is, with the id of the key before it.
 
 Whoever opens a folder owns it from then on: a process that was cut off, and does not know yet that another
 one has taken its place, adds nothing any more.
@@ -17,9 +18,10 @@ import json
 import secrets
 import threading
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -40,15 +42,25 @@ _HEADER, _FACTS = b"header", b"facts"
 #: how an Arrow IPC stream begins, and no id of a key
 _CLEAR: Final = b"\xff\xff\xff\xff"
 _KEY_ID_BYTES: Final = 16
+#: base and number of the binlog file, offset, ordinal of the first row
+_Order: TypeAlias = tuple[str, int, int, int]
+
+
+class KeptPage(NamedTuple):
+    """A page on the disk."""
+
+    #: see `page_chunk` and `mark_chunk`; with the cursor that counts from it on
+    page: Chunk
+    #: the cursors that positions between the page before it and this one have
+    follows: tuple[str, ...]
 
 
 class _PageFile(NamedTuple):
-    """A file of a page, in the order of a stream."""
+    """A file of pages, in the order of a stream."""
 
-    base: str
-    number: int
-    offset: int
-    row_begin: int
+    #: of its first page, and of its last
+    first: _Order
+    last: _Order
     path: Path
 
 
@@ -70,37 +82,23 @@ class PageFolder:
         self._lock = threading.Lock()
         self._files = sorted(map(_page_file, folder.glob(f"*{_SUFFIX}")))
 
-    def add(self, page: Chunk, follows: tuple[str, ...]) -> None:
-        """Write a page durably.
+    def add(self, pages: Sequence[KeptPage]) -> None:
+        """Write pages durably: all of them, or none.
 
         Args:
-            page: see `page_chunk` and `mark_chunk`; with the cursor that counts from it on.
-            follows: the cursors that positions between the page before it and this one have.
+            pages: at least one, in order, of one binlog file.
 
         Raises:
-            OSError: it could not be written.
+            OSError: they could not be written.
             ShardUnavailable: another one has opened the folder since.
         """
         if (self._folder / _OWNER).read_text() != self._token:
             raise ShardUnavailable(f"The pages in {self._folder} are another lane's by now.")
-        header = page.headers[0]
-        file, offset, row_begin = page.names[header["file"]], header["begin_offset"], header["row_begin"]
-        table = page.tables[0] if page.tables else None
-        facts = {
-            "names": page.names,
-            "snapshot": page.snapshot,
-            "follows": follows,
-            "name": None if table is None else table.name,
-            "source": None if table is None else table.source,
-            "mark": None if page.statements is None else page.statements.column("sql")[0].as_py(),
-        }
-        metadata = {_HEADER: page.headers[:1].tobytes(), _FACTS: json.dumps(facts).encode()}
-        rows = pa.RecordBatch.from_pylist([], pa.schema([])) if table is None else table.rows
-        rows = rows.replace_schema_metadata({**(rows.schema.metadata or {}), **metadata})
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema) as stream:
-            stream.write_batch(rows)
-        path = self._folder / f"{file}-{int(offset):020}-{int(row_begin):020}{_SUFFIX}"
+        for each in pages:
+            _write(each, sink)
+        (file, *first), (_, *last) = (_place(each.page) for each in (pages[0], pages[-1]))
+        path = self._folder / ("-".join([file, *(f"{number:020}" for number in (*first, *last))]) + _SUFFIX)
         replace_file(path, self._sealed(sink.getvalue().to_pybytes(), path.name))
         with self._lock:
             insort(self._files, _page_file(path))
@@ -111,23 +109,26 @@ class PageFolder:
         Raises:
             DataError: a file cannot be read.
         """
-        return (self._read(each.path)[0] for each in self._after(position))
+        return (each.page for each in self._after(position))
 
     def follows(self, position: Position) -> tuple[str, ...]:
-        """Return the cursors that the first page after a position follows, see `add`; none: there is no page.
+        """Return the cursors that the first page after a position follows; none: there is no page.
 
         Raises:
             DataError: its file cannot be read.
         """
-        files = self._after(position)
-        return self._read(files[0].path)[1] if files else ()
+        first = next(self._after(position), None)
+        return () if first is None else first.follows
 
-    def _after(self, position: Position) -> list[_PageFile]:
+    def _after(self, position: Position) -> Iterator[KeptPage]:
+        passed = _passed(position)
         with self._lock:
-            return [each for each in self._files if each[:4] >= _passed(position)]
+            files = [each for each in self._files if each.last >= passed]
+        pages = chain.from_iterable(self._read(each.path) for each in files)
+        return (each for each in pages if _order(*_place(each.page)) >= passed)
 
     def remove_before(self, position: Position | None) -> None:
-        """Remove the pages that every cursor has passed; None: all.
+        """Remove the files whose pages every cursor has passed; None: all.
 
         Raises:
             OSError: a file could not be removed.
@@ -136,7 +137,7 @@ class PageFolder:
             count = len(self._files)
             if position is not None:
                 passed = _passed(position)
-                count = next((index for index, each in enumerate(self._files) if each[:4] >= passed), count)
+                count = next((index for index, each in enumerate(self._files) if each.last >= passed), count)
             gone, self._files = self._files[:count], self._files[count:]
         for each in gone:
             # Nothing is lost if a crash leaves it: it is before every cursor.
@@ -155,37 +156,76 @@ class PageFolder:
             raise ValueError("it is not what was encrypted")
         return opened
 
-    def _read(self, path: Path) -> tuple[Chunk, tuple[str, ...]]:
-        """Return a page, and what it follows."""
+    def _read(self, path: Path) -> list[KeptPage]:
+        found = list[KeptPage]()
         try:
-            with pa.ipc.open_stream(pa.py_buffer(self._opened(path.read_bytes(), path))) as stream:
-                rows = stream.read_next_batch()
-            metadata = dict(rows.schema.metadata)
-            header, facts = metadata.pop(_HEADER), json.loads(metadata.pop(_FACTS))
-            rows = rows.replace_schema_metadata(metadata)
-            headers = np.frombuffer(bytearray(header), HEADER)
+            content = self._opened(path.read_bytes(), path)
+            source = pa.BufferReader(content)
+            while source.tell() < len(content):
+                found.append(_read_page(source))
         except (OSError, KeyError, TypeError, ValueError, pa.ArrowInvalid, StopIteration) as error:
             raise DataError(
-                f"The page of a snapshot in {path} cannot be read ({type(error).__name__}).",
+                f"The pages of a snapshot in {path} cannot be read ({type(error).__name__}).",
                 hint="Restore the file, or begin the snapshot again.",
             ) from error
-        names, text = tuple(facts["names"]), facts["snapshot"]
-        if facts["mark"] is not None:
-            at = PageAt(Position(names[0], 0, page_rows=int(headers["row_begin"][0])), 0)
-            mark = mark_chunk(facts["mark"], at)
-            found = Chunk(headers, names, (), mark.statements, mark.statement_sources, snapshot=text)
-            return found, tuple(facts["follows"])
-        tables: tuple[TableRows, ...] = ()
-        if facts["name"] is not None:
-            tables = (TableRows(TableName(*facts["name"]), rows, TableName(*facts["source"])),)
-        return Chunk(headers, names, tables, snapshot=text), tuple(facts["follows"])
+        return found
+
+
+def _write(kept: KeptPage, sink: Any) -> None:
+    """Write a page as an Arrow IPC stream of its own."""
+    page = kept.page
+    table = page.tables[0] if page.tables else None
+    facts = {
+        "names": page.names,
+        "snapshot": page.snapshot,
+        "follows": kept.follows,
+        "name": None if table is None else table.name,
+        "source": None if table is None else table.source,
+        "mark": None if page.statements is None else page.statements.column("sql")[0].as_py(),
+    }
+    metadata = {_HEADER: page.headers[:1].tobytes(), _FACTS: json.dumps(facts).encode()}
+    rows = pa.RecordBatch.from_pylist([], pa.schema([])) if table is None else table.rows
+    rows = rows.replace_schema_metadata({**(rows.schema.metadata or {}), **metadata})
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
+
+
+def _read_page(source: Any) -> KeptPage:
+    """Read the next page; raises what Arrow raises, KeyError, TypeError or ValueError."""
+    with pa.ipc.open_stream(source) as stream:
+        (rows,) = stream
+    metadata = dict(rows.schema.metadata)
+    header, facts = metadata.pop(_HEADER), json.loads(metadata.pop(_FACTS))
+    rows = rows.replace_schema_metadata(metadata)
+    headers = np.frombuffer(bytearray(header), HEADER)
+    names, text, follows = tuple(facts["names"]), facts["snapshot"], tuple(facts["follows"])
+    if facts["mark"] is not None:
+        at = PageAt(Position(names[0], 0, page_rows=int(headers["row_begin"][0])), 0)
+        mark = mark_chunk(facts["mark"], at)
+        found = Chunk(headers, names, (), mark.statements, mark.statement_sources, snapshot=text)
+        return KeptPage(found, follows)
+    tables: tuple[TableRows, ...] = ()
+    if facts["name"] is not None:
+        tables = (TableRows(TableName(*facts["name"]), rows, TableName(*facts["source"])),)
+    return KeptPage(Chunk(headers, names, tables, snapshot=text), follows)
+
+
+def _place(page: Chunk) -> tuple[str, int, int]:
+    """Return binlog file, offset and the ordinal of the first row of a page."""
+    header = page.headers[0]
+    return page.names[header["file"]], int(header["begin_offset"]), int(header["row_begin"])
+
+
+def _order(file: str, offset: int, row_begin: int) -> _Order:
+    return (*file_order(file), offset, row_begin)
 
 
 def _page_file(path: Path) -> _PageFile:
-    file, offset, row_begin = path.name.removesuffix(_SUFFIX).rsplit("-", 2)
-    return _PageFile(*file_order(file), int(offset), int(row_begin), path)
+    file, *texts = path.name.removesuffix(_SUFFIX).rsplit("-", 4)
+    offset, row_begin, last_offset, last_row_begin = map(int, texts)
+    return _PageFile(_order(file, offset, row_begin), _order(file, last_offset, last_row_begin), path)
 
 
-def _passed(position: Position) -> tuple[Any, ...]:
+def _passed(position: Position) -> _Order:
     """Return the order of the first page that may be after a position."""
-    return (*file_order(position.file), position.offset, position.page_rows)
+    return _order(position.file, position.offset, position.page_rows)

@@ -75,17 +75,12 @@ _log = logging.getLogger(__name__)
 class Store(Protocol):
     """Where chunks go; called by one thread at a time."""
 
-    def keep(self, page: Chunk) -> Chunk:
-        """Write a page durably, and return it as it is stored: rules were applied.
-
-        Raises:
-            DataError: the rules cannot be applied.
-            OSError: it could not be written.
-        """
+    def processed(self, page: Chunk) -> Chunk:
+        """Return a page as it is stored: rules were applied; raises DataError if they cannot be."""
         ...
 
     def put(self, chunk: Chunk) -> None:
-        """Put a chunk into the ring; wait while there is no room."""
+        """Put a chunk into the ring; wait while there is no room. A page is handed out when it is durable."""
         ...
 
 
@@ -321,7 +316,7 @@ class ShardSnapshot:
                 case ReadPage() as step:
                     self._add(Work(name, table.attempt, table.version, step))
                 case EmitPage() as step:
-                    steps.extend(self._emit(name, table, step))
+                    steps.extend(self._emit(table, step))
                 case PlanTable():
                     self._begin_anew(name, table)
                 case EndTable(failure):
@@ -331,12 +326,12 @@ class ShardSnapshot:
             awaited = filter(table.followed.awaits, table.pages)
             table.pages = {number: table.pages[number] for number in awaited}
 
-    def _emit(self, name: TableName, table: Table, step: EmitPage[Image]) -> list[Instruction]:
+    def _emit(self, table: Table, step: EmitPage[Image]) -> list[Instruction]:
         """Put a page into the stream; return the steps that follow."""
         assert self._at is not None, "the stream is at a boundary"
         assert table.plan is not None, "a table that is followed has a plan"
         assert table.followed is not None, "it emits"
-        page, before = table.pages[step.number], table.cursor
+        page = table.pages[step.number]
         rows = pa.RecordBatch.from_struct_array(page.table.rows.column("after"))
         left = placed(rows, table.plan.key, step.touched)
         event = PageEmitted(step.number, left.again)
@@ -345,15 +340,11 @@ class ShardSnapshot:
         if not after.fits:
             return [PlanTable() if after.again else EndTable(_NO_ROOM)]
         try:
-            chunk = self._store.keep(
+            chunk = self._store.processed(
                 replace(page_chunk(page.table, left.rows, self._at), snapshot=self.tables.text)
             )
         except DataError as error:
             return [EndTable(str(error))]
-        except OSError as error:
-            _log.warning("a page of %s is not written: %s", name, error, extra={"shard": self._shard})
-            table.cursor = before
-            return table.followed.handle(PageLost(step.number))
         steps = table.followed.handle(event)
         self._at = self._at.after(left.rows.num_rows)
         self.rows += left.rows.num_rows
@@ -374,12 +365,7 @@ class ShardSnapshot:
 
     def _put_mark(self, at: PageAt) -> None:
         mark = self.tables.mark(self._shard, at.boundary)
-        try:
-            chunk = self._store.keep(replace(mark_chunk(mark.to_sql(), at), snapshot=OVER))
-        except OSError as error:
-            # The next boundary tries again.
-            _log.warning("the mark is not written: %s", error, extra={"shard": self._shard})
-            return
+        chunk = self._store.processed(replace(mark_chunk(mark.to_sql(), at), snapshot=OVER))
         self._at, self.over = at.after(1), True
         self._store.put(chunk)
 

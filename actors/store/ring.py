@@ -4,8 +4,8 @@ A numpy ring of headers, its size a power of two, slot = `sequence & (size - 1)`
 
     ack <= get <= put       last sequence acknowledged, handed out, stored
 
-With the store `file` there is one more: get <= released <= put. What follows it waits until the archive of
-the source has it on the disk.
+There is one more: get <= released <= put. What follows it waits for the disk: a page of a snapshot until it was
+written; with the store `file` everything until the archive of the source has it.
 
 For each cursor the ring counts the bytes up to it. Rows stay in the chunks that they came in; a chunk is
 freed when its last header is acknowledged.
@@ -18,7 +18,7 @@ Rules:
    slots.
 3. A get waits for a time, which may be 0, and hands out at least one header where there is one, within its
    bound.
-4. With the store `file`, a get hands out only what ends at or before the durable offset of its file.
+4. A get hands out nothing that waits for the disk, and nothing after that.
 5. Every method may be called from any thread. `close` ends every wait.
 
 canal's store has more forms, which nothing here would call: a put that admits all of a chunk or nothing, at
@@ -102,8 +102,10 @@ class RingStore:
         self._snapshots: dict[int, str] = {}
         #: sequences, from -1; ack <= get <= released <= put
         self._put = self._released = self._get = self._ack = -1
-        #: see `release`; None: everything is released
+        #: see `release`; None: nothing waits for the archive
         self._durable: Mapping[str, int] | None = {} if gated else None
+        #: sequences of the pages that wait to be written
+        self._unwritten: deque[int] = deque()
         #: position at which the last acknowledged header ends, and the last of these cursors up to there
         self._first_position: Position | None = None
         self._first_snapshot: str | None = None
@@ -112,13 +114,14 @@ class RingStore:
 
     # ---- put -------------------------------------------------------------------------------------------
 
-    def put(self, chunk: Chunk, begin: int = 0, end: int | None = None) -> None:
+    def put(self, chunk: Chunk, begin: int = 0, end: int | None = None, *, written: bool = True) -> None:
         """Store a chunk, waiting for room as long as it takes.
 
         Args:
             chunk: what to store.
             begin: index of the first header to store; the chunk's cursor of a snapshot counts from it on.
             end: index after the last one; None: all of the rest.
+            written: False: it has one header, which waits until `wrote` counts it.
 
         Raises:
             ShardUnavailable: the ring was closed; a part of the chunk may be in it.
@@ -136,6 +139,8 @@ class RingStore:
                 if self._short_since_s is not None:
                     self._waited_s += self._clock_s() - self._short_since_s
                     self._short_since_s = None
+                if not written:
+                    self._unwritten.append(self._put + 1)
                 self._admit(chunk, done, done + count, chunk.snapshot if done == begin else None)
                 done += count
 
@@ -161,7 +166,7 @@ class RingStore:
                 self._ddls[first + index - begin] = mark
         if snapshot is not None:
             self._snapshots[first] = snapshot
-        # What waits for the archive already, waits on: nothing after it is looked at.
+        # What waits for the disk already, waits on: nothing after it is looked at.
         waits = self._released < self._put
         self._put += len(headers)
         self._put_bytes += int(headers["bytes"].sum())
@@ -190,12 +195,25 @@ class RingStore:
                 self._release()
                 self._not_empty.notify_all()
 
+    def wrote(self, count: int) -> None:
+        """Let the next pages be handed out that wait to be written.
+
+        Args:
+            count: of them.
+        """
+        with self._lock:
+            for _ in range(count):
+                self._unwritten.popleft()
+            self._release()
+            self._not_empty.notify_all()
+
     def _release(self) -> None:
-        if self._durable is None or self._released == self._put:
-            self._released = self._put
+        until = self._unwritten[0] - 1 if self._unwritten else self._put
+        if self._durable is None or self._released == until:
+            self._released = until
             return
         # A fragment ends inside of its transaction, so the whole of that is durable if the fragment's end is.
-        held, names = self._between(self._released, self._put), self._names.as_tuple()
+        held, names = self._between(self._released, until), self._names.as_tuple()
         files, of_header = np.unique(held["file"], return_inverse=True)
         ends = np.array([self._durable.get(names[file], 0) for file in files.tolist()], dtype=np.int64)
         waits = held["end_offset"] > ends[of_header]
@@ -382,9 +400,10 @@ class RingStore:
 
     @property
     def first_held(self) -> tuple[int, str, int] | None:
-        """How many headers are not released, and file and end of the first; None: there are none."""
+        """How many headers wait for the archive, and file and end of the first; None: there are none."""
         with self._lock:
-            if self._released == self._put:
+            waits_for_page = bool(self._unwritten) and self._unwritten[0] == self._released + 1
+            if self._durable is None or self._released == self._put or waits_for_page:
                 return None
             header = self._ring[(self._released + 1) & self._mask]
             file = self._names.as_tuple()[header["file"]]

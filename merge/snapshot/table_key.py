@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import contextlib
+from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from canal_group.merge.snapshot.key import Key, real_literal
 from canal_group.merge.snapshot.touched import RowKey
-from canal_group.merge.values.rows.moments import is_moment, keys_of
+from canal_group.merge.values.rows.moments import is_moment, kept_of, keys_of
 
 _SECOND_US: Final = 1_000_000
 _DAY_US: Final = 86_400 * _SECOND_US
@@ -42,23 +45,46 @@ class TableKey:
         """
         return list(zip(*map(_values, columns), strict=True)) if columns else [()] * count
 
+    def among(self, columns: Sequence[Any], keys: Set[RowKey]) -> dict[RowKey, int]:
+        """Return the indexes of those rows that have one of some keys, by key; columns as for `of`."""
+        likely = _likely(columns[0], {key[0] for key in keys})
+        found = self.of([kept_of(column, likely) for column in columns], int(likely.sum()))
+        indexes = np.flatnonzero(likely).tolist()
+        return {key: index for key, index in zip(found, indexes, strict=True) if key in keys}
+
     def for_server(self, key: RowKey) -> Key:
         """Return a row's key as its server understands it."""
         return tuple(_for_server(value, kind) for value, kind in zip(key, self.types, strict=True))
 
 
 def _values(column: Any) -> list[Hashable]:
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.dictionary_decode()
-    elif is_moment(kind):
-        # Also tells apart dates that no calendar has.
-        column = keys_of(column)
-    elif pa.types.is_duration(kind):
-        column = column.view(pa.int64())
-    elif pa.types.is_integer(kind) and not column.null_count:
+    column = _comparable(column)
+    if pa.types.is_integer(column.type) and not column.null_count:
         return np.asarray(column).tolist()  # type: ignore[no-any-return]
     return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _comparable(column: Any) -> Any:
+    """Return values that are equal if and only if the binlog has equal values."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return column.dictionary_decode()
+    if is_moment(kind):
+        # Also tells apart dates that no calendar has.
+        return keys_of(column)
+    return column.view(pa.int64()) if pa.types.is_duration(kind) else column
+
+
+def _likely(column: Any, values: Set[Hashable]) -> NDArray[np.bool_]:
+    """Return which rows may have one of some values in a column: so few that they can be looked at."""
+    column = _comparable(column)
+    # Arrow tells 0.0 from -0.0.
+    if not pa.types.is_floating(column.type):
+        # A value of a column that was altered since may not fit.
+        with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            found = pc.is_in(column, value_set=pa.array(values, column.type))
+            return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    return np.ones(len(column), np.bool_)
 
 
 def _for_server(value: Any, kind: Any) -> str:

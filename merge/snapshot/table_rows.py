@@ -104,14 +104,12 @@ def placed(rows: Any, key: TableKey, touched: Touched[Image]) -> PlacedRows:
     touched_keys = touched.keys()
     if not touched_keys or not rows.num_rows:
         return PlacedRows(rows, ())
-    keys = key.of([rows.column(name) for name in key.columns], rows.num_rows)
-    index_of = dict(zip(keys, range(rows.num_rows), strict=True))
-    hits = touched_keys & index_of.keys()
-    if not hits:
+    index_of = key.among([rows.column(name) for name in key.columns], touched_keys)
+    if not index_of:
         return PlacedRows(rows, ())
-    fates = {each: touched.fate(each) for each in sorted(hits, key=index_of.__getitem__)}
+    fates = {each: touched.fate(each) for each in index_of}
     kept = np.ones(rows.num_rows, dtype=np.bool_)
-    kept[[index_of[each] for each in hits]] = False
+    kept[list(index_of.values())] = False
     overlaid = [each for each, fate in fates.items() if fate is Fate.OVERLAID]
     again = [each for each, fate in fates.items() if fate is Fate.AGAIN]
     result = _kept(rows, kept)

@@ -168,7 +168,7 @@ class Run:
     def position(self):
         return Position(FILE, self.at * STEP, server=SERVER)
 
-    def keep(self, page):
+    def processed(self, page):
         return page
 
     def put(self, chunk):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from dataclasses import replace
 
@@ -13,12 +14,14 @@ from support.defaults import ring_of
 
 from canal_group.actors.process.host import OS_HOST
 from canal_group.actors.shard.intake import Intake
+from canal_group.actors.snapshot import page_writer
 from canal_group.actors.snapshot.lane_snapshot import SnapshotParts
+from canal_group.actors.snapshot.page_folder import PageFolder
 from canal_group.actors.snapshot.work import SelectedPage, TablePlan
 from canal_group.actors.store.ring import RingStore
 from canal_group.binlog.archive.forms.key import NO_KEYS
 from canal_group.binlog.columns.read_counts import ReadCounts
-from canal_group.merge.errors import DataError
+from canal_group.merge.errors import DataError, ShardUnavailable
 from canal_group.merge.snapshot.cursor import OVER, KeyRange, SnapshotCursor
 from canal_group.merge.snapshot.point import LogOffset, Point
 from canal_group.merge.snapshot.table_key import TableKey
@@ -139,9 +142,14 @@ class Opened:
         if tell:
             self.intake.reached(Position(FILE, end, server="s"))
 
+    def got(self):
+        """Return the headers that are in the ring, when all of them are on the disk."""
+        await_true(lambda: not self.ring.describe()["held"], "pages are written")
+        return self.ring.get_within(0)
+
     def entered(self):
         """Return offset, first ordinal and the tables of the cursor of each header."""
-        run = self.ring.get_within(0)
+        run = self.got()
         return [
             (int(h["end_offset"]), int(h["row_begin"]), tables_of(run.snapshots.get(int(h["sequence"]))))
             for h in run.headers
@@ -164,7 +172,7 @@ def test_pages_enter_where_the_stream_is(tmp_path):
     assert lane.ring.cursors[2] == 0
     lane.intake.caught_up(9)
     lane.intake.reached(Position(FILE, 150, server="s"))
-    run = lane.ring.get_within(0)
+    run = lane.got()
     assert run.headers["flags"].tolist() == [WHOLE, WHOLE | Flag.PAGE, WHOLE | Flag.PAGE]
     assert run.headers["commit_us"].tolist() == [7, 7, 7]
     assert run.headers["end_offset"].tolist() == [150, 150, 150]
@@ -227,10 +235,16 @@ def begun(tmp_path):
     lane.stream(100, 150, (2, "new"), tell=False)
     lane.intake.reached(Position(FILE, 150, server="s"))
     lane.read((1, "a"), (3, "c"), (4, "d"), at=150, last=("4",))
-    run = lane.ring.get_within(0)
+    run = lane.got()
     assert run.headers["row_end"].tolist() == [1, 3]
     lane.intake.close()
     return run
+
+
+@pytest.fixture
+def one_by_one(monkeypatch):
+    """Each page is a file of its own."""
+    monkeypatch.setattr(page_writer, "PAGES_MAX", 1)
 
 
 def test_pages_enter_again_where_they_did(tmp_path, begun):
@@ -238,7 +252,7 @@ def test_pages_enter_again_where_they_did(tmp_path, begun):
     lane = Opened(tmp_path)
     assert lane.snapshot is None
     lane.stream(100, 150, (2, "new"))
-    again = lane.ring.get_within(0)
+    again = lane.got()
     assert again.headers.tolist() == begun.headers.tolist()
     assert again.snapshots == begun.snapshots
     lane.read((5, "e"), at=150)
@@ -246,7 +260,7 @@ def test_pages_enter_again_where_they_did(tmp_path, begun):
     lane.intake.close()
 
 
-def test_no_page_enters_again_that_a_position_has(tmp_path, begun):
+def test_no_page_enters_again_that_a_position_has(tmp_path, begun, one_by_one):
     lane = Opened(tmp_path, Position(FILE, 150, page_rows=3, server="s"))
     lane.read((5, "e"), at=150)
     assert lane.entered() == [(150, 3, ["app.t"]), (150, 4, OVER)]
@@ -301,11 +315,11 @@ def test_pages_from_before_another_cursor_are_read_anew(tmp_path, steered):
     assert not list(tmp_path.rglob("*.page"))
 
 
-def test_pages_are_removed_when_the_ring_is_freed_of_them(tmp_path, begun):
+def test_pages_are_removed_when_the_ring_is_freed_of_them(tmp_path, begun, one_by_one):
     lane = Opened(tmp_path)
     lane.stream(100, 150, (2, "new"))
     lane.read((5, "e"), at=150)
-    headers = lane.ring.get_within(0).headers
+    headers = lane.got().headers
     for sequence, left in ((0, 3), (1, 2), (2, 1)):
         lane.intake.free(sequence, lane.ring.rollback_generation)
         assert len(list(tmp_path.rglob("*.page"))) == left
@@ -319,7 +333,7 @@ def test_a_snapshot_that_is_paused_lets_the_stream_go_on(tmp_path, begun):
     """Also when its pages enter again: they were written before the pause."""
     lane = Opened(tmp_path, cursor=replace(CURSOR, paused=True))
     lane.stream(100, 150, (2, "new"))
-    run = lane.ring.get_within(0)
+    run = lane.got()
     assert [SnapshotCursor.from_json(text).paused for text in run.snapshots.values()] == [True]
     lane.stream(150, 200, (5, "new"))
     assert lane.entered() == [(200, 0, None)]
@@ -334,13 +348,91 @@ def test_a_ring_goes_on_only_with_the_cursor_that_it_has(tmp_path, begun):
     assert lane.intake.stands_at(replace(START, snapshot=CURSOR.to_json()))
     assert not lane.intake.stands_at(START)
     lane.stream(100, 150, (2, "new"))
-    lane.ring.get_within(0)
+    lane.got()
     lane.intake.free(1, lane.ring.rollback_generation)
     at = Position(FILE, 150, page_rows=3, server="s")
     assert lane.intake.stands_at(replace(at, snapshot=text))
     paused = replace(SnapshotCursor.from_json(text), paused=True).to_json()
     assert not lane.intake.stands_at(replace(at, snapshot=paused))
     lane.intake.close()
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """A disk that writes no page before it may."""
+    return Disk(monkeypatch)
+
+
+class Disk:
+    def __init__(self, monkeypatch):
+        #: for each write that may be made the error that it has; None: none
+        self.outcomes = queue.SimpleQueue()
+        #: how many pages each had
+        self.writes = []
+        real = PageFolder.add
+
+        def add(folder, pages):
+            error = self.outcomes.get(timeout=20)
+            if error is not None:
+                raise error
+            real(folder, pages)
+            self.writes.append(len(pages))
+
+        monkeypatch.setattr(PageFolder, "add", add)
+        monkeypatch.setattr(page_writer, "_FIRST_PAUSE_S", 0.001)
+
+
+def test_nothing_is_handed_out_before_its_page_is_on_the_disk(tmp_path, disk):
+    """1. A page is in the ring, and changes after it: neither the stream nor who reads pages waits for the disk.
+    2. The disk is full for a while, which is said; no page is read again. 3. What waited is written at once.
+    """
+    lane = Opened(tmp_path)
+    lane.stream(100, 150, (2, "new"))
+    lane.read((1, "a"), at=150, last=("1",))
+    lane.read((3, "c"), at=150, last=("3",))
+    lane.stream(150, 200, (7, "new"))
+    assert lane.ring.cursors[2] == 3
+    assert lane.ring.get_within(0).headers["end_offset"].tolist() == [150]
+    assert lane.ring.describe()["held"] == 3
+    assert lane.intake.held_back is None
+    disk.outcomes.put(OSError(28, "No space left on device"))
+    await_true(lambda: "No space left" in lane.intake.describe()["snapshot"]["waits_for"], "it is said")
+    assert not lane.ring.has_news
+    disk.outcomes.put(None)
+    assert lane.entered() == [(150, 0, ["app.t"]), (150, 1, ["app.t"]), (200, 0, None)]
+    # The one that was waited for first may have been alone.
+    assert sum(disk.writes) == 2
+    assert lane.intake.describe()["snapshot"]["waits_for"] == "a page"
+    lane.read((9, "i"), at=200)
+    disk.outcomes.put(None)
+    disk.outcomes.put(None)
+    assert lane.entered() == [(200, 0, ["app.t"]), (200, 1, OVER)]
+    lane.intake.close()
+
+
+def test_a_page_that_was_not_written_is_not_there_after_a_crash(tmp_path, disk):
+    lane = Opened(tmp_path)
+    lane.read((1, "a"), at=100, last=("1",))
+    assert not lane.ring.has_news
+    disk.outcomes.put(OSError(5, "Input/output error"))
+    lane.intake.close()
+    lane = Opened(tmp_path)
+    assert lane.snapshot.take(10).step.rows == KeyRange()
+    lane.intake.close()
+
+
+def test_a_lane_whose_folder_is_another_ones_ends(tmp_path):
+    old = Opened(tmp_path)
+    new = Opened(tmp_path)
+    old.read((1, "a"), at=100)
+    await_true(lambda: old.intake.ended is not None, "it ends")
+    assert "another lane's by now" in old.intake.ended.message
+    with pytest.raises(ShardUnavailable):
+        old.ring.get_within(0)
+    new.read((1, "b"), at=100)
+    assert new.entered() == [(100, 0, ["app.t"]), (100, 1, OVER)]
+    for each in (old, new):
+        each.intake.close()
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path):

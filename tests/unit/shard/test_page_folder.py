@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from support.sources.pages import page
 
 from canal_group.actors.snapshot.page_chunk import PageAt, mark_chunk
-from canal_group.actors.snapshot.page_folder import PageFolder
+from canal_group.actors.snapshot.page_folder import KeptPage, PageFolder
 from canal_group.binlog.archive.forms.key import Key, Keys
 from canal_group.merge.errors import DataError, ShardUnavailable
 from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
@@ -18,7 +19,7 @@ from canal_group.merge.values.position import Position
 
 @pytest.fixture
 def pages(tmp_path):
-    """Pages in an order that no order of names is, and the folder that has them."""
+    """Pages in an order that no order of names is, and the folder that has them: two of them in one file."""
     first = PageAt(Position("bin.000009", 900), 7)
     found = []
     for enters, *parts in ((first, (1, 2), (), (3,)), (PageAt(Position("bin.000010", 4), 8), (4,))):
@@ -27,8 +28,8 @@ def pages(tmp_path):
             chunk, at = page(at, *part)
             found.append(chunk)
     folder = PageFolder(tmp_path / "pages")
-    for each in reversed(found):
-        folder.add(each, ())
+    for group in (found[3:], found[2:3], found[:2]):
+        folder.add([KeptPage(each, ()) for each in group])
     return found, folder
 
 
@@ -59,11 +60,14 @@ def test_a_page_is_read_as_it_was_written(pages):
         (Position("bin.000010", 5), []),
     ],
 )
-def test_a_position_says_which_pages_follow(pages, position, after):
+def test_a_position_says_which_pages_follow(pages, position, after, tmp_path):
     folder = pages[1]
     assert ids(folder.after(position)) == after
     folder.remove_before(position)
-    assert ids(folder.after(Position("bin.000001", 4))) == after
+    assert ids(folder.after(position)) == after
+    # A file is removed when all of its pages were passed.
+    assert len(list(tmp_path.rglob("*.page"))) == {4: 3, 3: 3, 2: 2, 1: 1, 0: 0}[len(after)]
+    assert ids(PageFolder(tmp_path / "pages").after(position)) == after
 
 
 def test_a_damaged_page_is_named(pages, tmp_path):
@@ -73,12 +77,29 @@ def test_a_damaged_page_is_named(pages, tmp_path):
         list(pages[1].after(Position("bin.000009", 4)))
 
 
+def test_pages_that_are_written_together_are_there_or_not(tmp_path, monkeypatch):
+    """Were the second one there without the first, its cursor would say that the first was read."""
+    folder, at = PageFolder(tmp_path), PageAt(Position("bin.000001", 4), 7)
+    (one, at), (two, _) = (found := page(at, 1)), page(found[1], 2)
+
+    def fails(_fd):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fails)
+        with pytest.raises(OSError, match="No space left"):
+            folder.add([KeptPage(one, ()), KeptPage(two, ())])
+    assert ids(PageFolder(tmp_path).after(Position("bin.000001", 4))) == []
+    PageFolder(tmp_path).add([KeptPage(one, ()), KeptPage(two, ())])
+    assert ids(PageFolder(tmp_path).after(Position("bin.000001", 4))) == [[1], [2]]
+
+
 def test_fenced_server_writes_page(tmp_path):
     at = PageAt(Position("bin.000001", 4), 7)
     old, new = PageFolder(tmp_path), PageFolder(tmp_path)
     with pytest.raises(ShardUnavailable, match="another lane's by now"):
-        old.add(page(at, 1)[0], ())
-    new.add(page(at, 2)[0], ())
+        old.add([KeptPage(page(at, 1)[0], ())])
+    new.add([KeptPage(page(at, 2)[0], ())])
     assert ids(PageFolder(tmp_path).after(at.boundary)) == [[2]]
 
 
@@ -86,7 +107,7 @@ def test_pages_are_encrypted_if_the_archive_is(tmp_path):
     at, keys = PageAt(Position("bin.000001", 4), 7), [Key(bytes([number] * 32)) for number in (1, 2)]
     for number, each in enumerate((keys[0], keys[1], None)):
         chunk, at = page(at, number)
-        PageFolder(tmp_path, Keys() if each is None else Keys((each,))).add(chunk, ())
+        PageFolder(tmp_path, Keys() if each is None else Keys((each,))).add([KeptPage(chunk, ())])
     both = PageFolder(tmp_path, Keys((keys[1], keys[0])))
     assert ids(both.after(Position("bin.000001", 4))) == [[0], [1], [2]]
     contents = [each.read_bytes() for each in sorted(tmp_path.glob("*.page"))]
@@ -101,7 +122,7 @@ def test_a_mark_is_read_as_it_was_written(tmp_path):
     at = PageAt(Position("bin.000001", 4, page_rows=7), 9)
     mark = SnapshotMark("s0", "app", "", at.boundary, {"app.t": "why"}, 1)
     written = replace(mark_chunk(mark.to_sql(), at), snapshot="")
-    PageFolder(tmp_path).add(written, ("before", "moved"))
+    PageFolder(tmp_path).add([KeptPage(written, ("before", "moved"))])
     (read,) = PageFolder(tmp_path).after(at.boundary)
     assert PageFolder(tmp_path).follows(at.boundary) == ("before", "moved")
     assert np.array_equal(read.headers, written.headers)

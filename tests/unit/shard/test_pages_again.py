@@ -10,7 +10,7 @@ from support.group.builders import Tx, chunk_of
 from support.sources.pages import page
 
 from canal_group.actors.snapshot.page_chunk import PageAt
-from canal_group.actors.snapshot.page_folder import PageFolder
+from canal_group.actors.snapshot.page_folder import KeptPage, PageFolder
 from canal_group.actors.snapshot.pages_again import PagesAgain
 from canal_group.actors.store.ring import RingStore
 from canal_group.merge.values.position import Position
@@ -25,8 +25,8 @@ def folder(tmp_path):
     made, at = PageFolder(tmp_path), PageAt(Position(FILE, 104), 1)
     for ids in ((1,), (2, 3)):
         chunk, at = page(at, *ids)
-        made.add(chunk, ())
-    made.add(page(PageAt(Position("bin.000002", 4), 3), 4)[0], ())
+        made.add([KeptPage(chunk, ())])
+    made.add([KeptPage(page(PageAt(Position("bin.000002", 4), 3), 4)[0], ())])
     return made
 
 

