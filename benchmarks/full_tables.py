@@ -119,7 +119,7 @@ def _read(made: Sequence[DatabaseServer], rows: int, writers: Writers | None = N
             reader.ack(batch.batch_id)
             selected = pc.equal(table["_op"], "READ")
             read += int(pc.sum(selected).as_py() or 0)
-            if not over_s or read_s > over_s + _JOINS_S:
+            if table.num_rows and (not over_s or read_s > over_s + _JOINS_S):
                 changed = table["id"].filter(pc.invert(selected)).to_numpy().astype(np.int64)
                 ids[over_s > 0].append(changed)
                 came[over_s > 0].append(np.full(len(changed), read_s))

@@ -94,12 +94,14 @@ class PageConnection:
     Args:
         address: the server.
         settled: tells what is visible of a server without GTIDs; None: such a server is not read.
+        rows_max: most rows of a page of a table that has a key.
 
     Raises:
         SourceUnavailable, SourceUnfit: it does not answer, or refuses.
     """
 
-    def __init__(self, address: SourceAddress, settled: SettledLog | None) -> None:
+    def __init__(self, address: SourceAddress, settled: SettledLog | None, rows_max: int) -> None:
+        self._rows_max = rows_max
         self._address = replace(address, read_timeout_s=max(address.read_timeout_s, PAGE_TIMEOUT_S))
         self._connection = connect(self._address)
         try:
@@ -179,7 +181,7 @@ class PageConnection:
         computed = frozenset(
             column.name for column in definition.logged if column.generated is not Generated.NO
         )
-        return Readable(selected, RowOrder.of(definition), PageSize(), where, computed)
+        return Readable(selected, RowOrder.of(definition), PageSize(self._rows_max), where, computed)
 
     def plan(self, table: Readable) -> TablePlan:
         """Return how the snapshot of a table begins; raises SourceUnavailable, SourceUnfit."""

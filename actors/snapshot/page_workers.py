@@ -51,6 +51,8 @@ class PageSource:
     origins: Callable[[TableName], tuple[TableName, ...]]
     #: tells what is visible of a server without GTIDs; None: such a server is not read
     settled: SettledLog | None
+    #: most rows of a page of a table that has a key
+    rows_max: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,8 @@ class PageWorkers:
         if connection is not None and connection.open:
             return connection
         self._leave(number)
-        connection = PageConnection(self._source.address, self._source.settled)
+        source = self._source
+        connection = PageConnection(source.address, source.settled, source.rows_max)
         with self._lock:
             self._connections[number] = connection
         if self._stopped.is_set():

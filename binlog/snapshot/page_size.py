@@ -13,20 +13,24 @@ FIRST_ROWS: Final = 500
 #: no page is made smaller because it took long: what a page costs beside its rows, and what a busy machine
 #: adds, would count for them
 ROWS_MIN: Final = 2_000
-ROWS_MAX: Final = 1 << 16
 #: by how much it may change from one page to the next
 _FACTOR: Final = 2.0
+#: pages of which the fastest says how long a page takes: the others waited for a processor as well
+_LAST: Final = 8
 
 
 class PageSize:
     """The rows of the next page of a range.
 
     Args:
+        rows_max: most rows.
         rows: of the first one.
     """
 
-    def __init__(self, rows: int = FIRST_ROWS) -> None:
-        self._rows = rows
+    def __init__(self, rows_max: int, rows: int = FIRST_ROWS) -> None:
+        self._rows_max, self._rows = rows_max, min(rows, rows_max)
+        #: seconds a row of the last pages; replaced as a whole
+        self._row_s: tuple[float, ...] = ()
 
     def rows(self, attempt: int = 0) -> int:
         """Return how many rows to read.
@@ -42,14 +46,15 @@ class PageSize:
         Args:
             rows: of it.
             size: their bytes.
-            took_s: from the first statement of its transaction to the last.
+            took_s: how long they were selected.
         """
         if not rows:
             return
-        factor = 1.0
-        if not LEAST_S <= took_s <= MOST_S:
-            factor = min(max(_TARGET_S / max(took_s, 1e-6), 1 / _FACTOR), _FACTOR)
+        self._row_s = (*self._row_s, took_s / rows)[-_LAST:]
+        factor, fastest_s = 1.0, rows * min(self._row_s)
+        if not LEAST_S <= fastest_s <= MOST_S:
+            factor = min(max(_TARGET_S / max(fastest_s, 1e-6), 1 / _FACTOR), _FACTOR)
         # A page that ended before its limit says little about a larger one.
         grown = int(min(rows, self._rows) * factor) if factor < 1 or rows >= self._rows else self._rows
         grown = max(grown, min(self._rows, ROWS_MIN))
-        self._rows = max(min(grown, PAGE_BYTES * rows // max(size, 1), ROWS_MAX), 1)
+        self._rows = max(min(grown, PAGE_BYTES * rows // max(size, 1), self._rows_max), 1)

@@ -83,7 +83,7 @@ def _divided(index: Index, order: RowOrder, part: _Part) -> tuple[_Part, ...]:
     ends = index.first(within), index.first(within, last=True)
     if ends[0] is None or ends[1] is None or ends[0] == ends[1]:
         return ()
-    best: tuple[float, Key, int] | None = None
+    best: tuple[float, Key, int, int] | None = None
     fraction = 0.0
     search = _probes(order, ends[0], ends[1], lambda: fraction)
     for number, probe in enumerate(search):
@@ -93,17 +93,19 @@ def _divided(index: Index, order: RowOrder, part: _Part) -> tuple[_Part, ...]:
         if key is None or key == ends[1]:
             fraction = 1.0
             continue
+        # Servers double estimates, and say of none more than half of the table: only two of them compare.
         left = index.rows(order.within(KeyRange(part.rows.after, key)))
-        fraction = left / max(part.count, 1)
+        right = index.rows(order.within(KeyRange(key, part.rows.until)))
+        fraction = left / max(left + right, 1)
         if best is None or abs(fraction - 0.5) < abs(best[0] - 0.5):
-            best = fraction, key, left
+            best = fraction, key, left, right
         if _EVEN[0] <= fraction <= _EVEN[1]:
             break
     if best is None or not _UNEVEN < best[0] < 1 - _UNEVEN:
         return ()
-    _, key, left = best
+    _, key, left, right = best
     before, after = KeyRange(part.rows.after, key), KeyRange(key, part.rows.until)
-    return _Part(before, left), _Part(after, max(part.count - left, 0))
+    return _Part(before, left), _Part(after, right)
 
 
 def _probes(order: RowOrder, first: Key, last: Key, fraction: Callable[[], float]) -> Iterator[str]:

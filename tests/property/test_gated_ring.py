@@ -1,4 +1,4 @@
-"""A ring that hands out only what is durable, against a list of headers: never more, and never less."""
+"""A ring that hands out only what is on the disk, against a list of headers: never more, and never less."""
 
 import threading
 
@@ -12,9 +12,11 @@ from support.soak import cases
 
 from canal_group.actors.store.ring import RingStore
 from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.header import Flag
 
 transactions = st.lists(
-    st.builds(Tx, commit_us=st.integers(1, 99), rows=st.sampled_from([(1,), (1, 1), (3, 1, 2)])),
+    st.builds(Tx, commit_us=st.integers(1, 99), rows=st.sampled_from([(1,), (1, 1), (3, 1, 2)]))
+    | st.builds(Tx, commit_us=st.just(1), page=st.just(True)),
     min_size=1,
     max_size=20,
 )
@@ -22,45 +24,64 @@ SIZE = 8
 
 
 class GatedRing(RuleBasedStateMachine):
-    @initialize(transactions=transactions)
-    def begin(self, transactions):
+    @initialize(transactions=transactions, gated=st.booleans())
+    def begin(self, transactions, gated):
         self.source = Source(*transactions)
-        self.ring = RingStore(ring_of("items", SIZE), gated=True)
+        self.ring = RingStore(ring_of("items", SIZE), gated=gated)
         #: counts of headers
         self.put = self.released = self.get = self.ack = 0
-        #: count of transactions that the archive has
-        self.durable = 0
-        #: index of the first header after each transaction
-        ends = [index + 1 for index, header in enumerate(self.source.headers) if header["flags"] & 2]
-        self.ends = [0, *ends]
+        #: count of transactions that the archive has, and the offset that is durable of each file
+        self.durable, self.has = 0, {} if gated else dict.fromkeys(self.source.names, 1 << 62)
+        self.gated = gated
+        #: indexes of the pages that are not written
+        self.unwritten = []
 
     @rule(count=st.integers(1, SIZE))
     def store(self, count):
         count = min(count, len(self.source.headers) - self.put, SIZE - (self.put - self.ack))
-        if count:
-            run = self.source.run(self.put, self.put + count)
-            self.ring.put(Chunk(run.headers, run.names, ()))
-            self.put += count
+        for index in range(self.put, self.put + count):
+            run = self.source.run(index, index + 1)
+            page = bool(run.headers["flags"][0] & Flag.PAGE)
+            self.unwritten += [index] if page else []
+            self.ring.put(Chunk(run.headers, run.names, ()), written=not page)
+            self.put += 1
             self.expect()
+
+    @rule(count=st.integers(1, 3))
+    def write(self, count):
+        """The next pages are on the disk."""
+        count = min(count, len(self.unwritten))
+        self.unwritten = self.unwritten[count:]
+        self.ring.wrote(count)
+        self.expect()
 
     @rule(more=st.integers(0, 5))
     def become_durable(self, more):
         """The archive has `more` transactions; files before that one are whole."""
-        self.durable = min(self.durable + more, len(self.ends) - 1)
-        if self.durable:
+        self.durable = min(self.durable + more, len(self.source.ends))
+        if self.durable and self.gated:
             last = self.source.ends[self.durable - 1]
             whole = {name: 1 << 62 for name in self.source.names if name < last.file}
-            self.ring.release({**whole, last.file: last.offset})
+            self.has = {**whole, last.file: last.offset}
+            self.ring.release(self.has)
             self.expect()
 
     @rule()
     def lose_it(self):
         """What says where the archive ends is gone: what was released stays so, and nothing more is."""
-        self.ring.release({})
-        self.durable = 0
+        if self.gated:
+            self.ring.release({})
+            self.durable, self.has = 0, {}
+
+    def waits_for_archive(self, index):
+        header = self.source.headers[index]
+        return header["end_offset"] > self.has.get(self.source.names[header["file"]], 0)
 
     def expect(self):
-        self.released = max(self.released, min(self.put, self.ends[self.durable]))
+        while self.released < self.put and self.released not in self.unwritten:
+            if self.waits_for_archive(self.released):
+                break
+            self.released += 1
 
     @rule(items=st.none() | st.integers(1, 5))
     def take(self, items):
@@ -86,7 +107,7 @@ class GatedRing(RuleBasedStateMachine):
             return
         held = self.ring.first_held
         assert self.ring.has_news == (self.get < self.released)
-        if self.released == self.put:
+        if self.released == self.put or self.released in self.unwritten:
             assert held is None
         else:
             header = self.source.headers[self.released]

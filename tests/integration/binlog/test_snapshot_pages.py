@@ -240,7 +240,7 @@ def test_pages_of_a_page_reader_have_the_keys_of_any_type(server, address):
             expected = all_keys(walk)
             reader = PageReader(address, walk.connection, Losses())
             select = PageSelect(reader, SelectedTable.of(walk.definition, TableName("app", name)))
-            pages = TablePages(select, walk.points, walk.order, PageSize(5), lambda: 0.0)
+            pages = TablePages(select, walk.points, walk.order, PageSize(5, 5), lambda: 0.0)
             found, after = [], None
             while True:
                 page = pages.read(KeyRange(after, None))
@@ -255,7 +255,10 @@ def test_pages_of_a_page_reader_have_the_keys_of_any_type(server, address):
             again = TableKey(
                 walk.order.names, tuple(found[0].schema.field(each).type for each in walk.order.names)
             )
-            keys = again.of([found[0].column(each) for each in walk.order.names], len(found[0]))
+            columns = [found[0].column(each) for each in walk.order.names]
+            keys = again.of(columns, len(found[0]))
+            ends = {keys[0]: 0, keys[-1]: len(keys) - 1}
+            assert again.among(columns, ends.keys()) == ends, name
             by_key = pages.read([again.for_server(each) for each in keys])
             assert by_key.selected.rows.to_pylist() == found[0].to_pylist(), name
 

@@ -51,7 +51,7 @@ class Walk:
         self.order = RowOrder.of(self.definition)
         self.points = PointReader(address, self.connection, self.facts, settled)
         clock_s = map((0.03).__mul__, itertools.count())
-        size = PageSize(page_rows)
+        size = PageSize(page_rows, page_rows)
         self.pages = TablePages(self.select, self.points, self.order, size, lambda: next(clock_s))
         self.page_count = 0
 
