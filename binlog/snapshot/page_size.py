@@ -7,8 +7,8 @@ from typing import Final
 from canal_group.binlog.snapshot.page import PAGE_BYTES
 
 #: what a page takes, seconds: a transaction of the source that is no longer than this
-LEAST_S, MOST_S = 0.02, 0.05
-_TARGET_S: Final = (LEAST_S + MOST_S) / 2
+LEAST_S, MOST_S = 0.05, 0.2
+_TARGET_S: Final = 0.1
 FIRST_ROWS: Final = 500
 #: no page is made smaller because it took long: what a page costs beside its rows, and what a busy machine
 #: adds, would count for them
