@@ -5,8 +5,8 @@
 
 `raw`, `pymysql` and `connectorx` read the same rows from all servers at once, see `benchmarks._table_rivals`;
 connectorx's figures are null if it is not installed. `busy_ratio` is the busy one's rows a second of tables, of
-the idle one's. `latency` is from the answer to a commit until the consumer has its row, while there is a
-snapshot, and after it. Peaks are the kernel's (VmHWM).
+the idle one's. `latency` is from the answer to a commit until the consumer has its row, from the first batch on
+while there is a snapshot, and after it. Peaks are the kernel's (VmHWM).
 """
 
 from __future__ import annotations
@@ -48,10 +48,12 @@ class _Reading:
     rows_per_s: float
     #: peaks of processes, MiB
     peaks: dict[str, float]
-    #: ids of the changes that came while there was a snapshot, and after it
-    ids: tuple[NDArray[np.int64], NDArray[np.int64]]
-    #: when each came, seconds
-    read_s: tuple[NDArray[np.float64], NDArray[np.float64]]
+    #: (n,) ids of the changes, and when each came, seconds
+    ids: NDArray[np.int64]
+    read_s: NDArray[np.float64]
+    #: when the first batch came, and when the snapshot was over
+    first_s: float
+    over_s: float
 
 
 def measure(size: float, engine: Engine = Engine.MARIADB, *, rate: int = RATE) -> dict[str, Any]:
@@ -77,7 +79,7 @@ def measure(size: float, engine: Engine = Engine.MARIADB, *, rate: int = RATE) -
         **{f"ratio_to_{name}": value and round(idle.rows_per_s / value, 2) for name, value in rivals.items()},
         "busy_rows_per_s": round(busy.rows_per_s),
         "busy_ratio": round(busy.rows_per_s / idle.rows_per_s, 2),
-        "changes_meanwhile": len(busy.ids[0]),
+        "changes_meanwhile": int((busy.read_s <= busy.over_s).sum()),
         "latency": {"meanwhile": meanwhile, "after": after, "ratio": ratios(meanwhile, after)},
         **{f"peak_mib_{name}": peak for name, peak in idle.peaks.items()},
         "rows": rows,
@@ -104,12 +106,11 @@ def _read(made: Sequence[DatabaseServer], rows: int, writers: Writers | None = N
         client = open_.enter_context(closing(GatewayClient(running.uri, DESTINATION)))
 
         def opened() -> bool:
-            return bool(client.ask(Status())["group"]["merging"])
+            return bool(client.ask(Status())["group"].get("merging"))
 
         await_until(opened, "the shards were not opened", WAIT_S)
-        began_s, over_s, read = time.monotonic(), 0.0, 0
-        ids: tuple[list[Any], list[Any]] = ([], [])
-        came: tuple[list[Any], list[Any]] = ([], [])
+        began_s, first_s, over_s, read = time.monotonic(), 0.0, 0.0, 0
+        ids, came = [np.zeros(0, np.int64)], [np.zeros(0)]
         reader = open_.enter_context(
             connect(running.uri, destination=DESTINATION, wait_s=WAIT_S, client_id="copy", snapshot="initial")
         )
@@ -117,35 +118,29 @@ def _read(made: Sequence[DatabaseServer], rows: int, writers: Writers | None = N
             lambda each: (each.table(NAME), time.monotonic()), depth=OUTSTANDING, timeout=WAIT_S
         ):
             reader.ack(batch.batch_id)
+            first_s = first_s or read_s
             selected = pc.equal(table["_op"], "READ")
             read += int(pc.sum(selected).as_py() or 0)
-            if table.num_rows and (not over_s or read_s > over_s + _JOINS_S):
-                changed = table["id"].filter(pc.invert(selected)).to_numpy().astype(np.int64)
-                ids[over_s > 0].append(changed)
-                came[over_s > 0].append(np.full(len(changed), read_s))
+            if table.num_rows:
+                ids.append(table["id"].filter(pc.invert(selected)).to_numpy().astype(np.int64))
+                came.append(np.full(len(ids[-1]), read_s))
             if not over_s and not batch.ack_position.snapshots:
-                over_s = time.monotonic()
+                over_s = read_s
             if over_s and (writers is None or read_s > over_s + _AFTER_S):
                 break
-        if read + sum(map(len, ids[0])) < rows:
+        if read + sum(map(len, ids)) < rows:
             raise RuntimeError(f"{read} rows of {rows} came")
         peaks = {name: peak_rss_mib(pid) for name, pid in processes(reader).items()}
-    empty = [np.zeros(0, np.int64)]
-    meanwhile, after = (np.concatenate(each or empty) for each in ids)
     return _Reading(
-        read / (over_s - began_s),
-        peaks,
-        (meanwhile, after),
-        (np.concatenate(came[0] or empty), np.concatenate(came[1] or empty)),
+        read / (over_s - began_s), peaks, np.concatenate(ids), np.concatenate(came), first_s, over_s
     )
 
 
-def _latencies(reading: _Reading, writers: Writers) -> list[dict[str, float]]:
+def _latencies(reading: _Reading, writers: Writers) -> tuple[dict[str, float], dict[str, float]]:
     """Return the percentiles of the latency while there was a snapshot, and after it."""
     writers.end()
-    answered_s, found = writers.written().answered_s, list[dict[str, float]]()
-    for ids, read_s in zip(reading.ids, reading.read_s, strict=True):
-        index = writers.index_of(ids)
-        ours = (index >= 0) & (answered_s[index] > 0)
-        found.append(percentiles(read_s[ours] - answered_s[index[ours]]))
-    return found
+    index, read_s = writers.index_of(reading.ids), reading.read_s
+    answered_s = writers.written().answered_s[index]
+    ours = (index >= 0) & (answered_s > reading.first_s)
+    meanwhile, after = ours & (read_s <= reading.over_s), ours & (read_s > reading.over_s + _JOINS_S)
+    return percentiles((read_s - answered_s)[meanwhile]), percentiles((read_s - answered_s)[after])

@@ -301,6 +301,11 @@ class Intake:
             # A page has no commit of its own: the low watermark still holds.
             self._low_watermark = low_watermark[0], self.ring.cursors[2]
 
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of rows in the ring that are not acknowledged."""
+        return self.ring.bytes_held
+
     def wrote(self, count: int) -> None:
         """Let the next pages be handed out that wait to be written."""
         self.ring.wrote(count)

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from canal_group.actors.ports import Host, Lock
 from canal_group.actors.snapshot.page_folder import KeptPage, PageFolder
@@ -32,6 +32,9 @@ from canal_group.merge.values.chunk import ABSENT, Chunk
 from canal_group.merge.values.header import Flag
 from canal_group.merge.values.position import Position
 
+#: bytes of rows that a client has not acknowledged with which no page is read: changes come after them
+HELD_MAX: Final = 4 << 20
+
 _log = logging.getLogger(__name__)
 
 
@@ -46,6 +49,10 @@ class Intake(Protocol):
 
     def store_page(self, page: Chunk, *, written: bool) -> None:
         """Put a page into the ring, likewise; one that is not written waits there until `wrote` counts it."""
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of rows in the ring that are not acknowledged."""
 
     def wrote(self, count: int) -> None:
         """Let the next pages be handed out that wait to be written."""
@@ -243,6 +250,11 @@ class LaneSnapshot:
         }
 
     # ---- for the shard's snapshot --------------------------------------------------------------------------
+
+    @property
+    def has_room(self) -> bool:
+        """Whether pages are to be read; see `Store`."""
+        return self._intake.bytes_held < HELD_MAX
 
     def processed(self, page: Chunk) -> Chunk:
         """Return a page as it is stored; see `Store`."""

@@ -27,6 +27,8 @@ from canal_group.merge.values.chunk import TableName
 
 #: how long one waits for work before it looks whether there is any more, seconds
 _TAKE_S: Final = 1.0
+#: how often one that waits for the client looks, seconds
+_ROOM_S: Final = 0.01
 #: limits of the pauses after a failure, and before a page that was read in vain is read again, seconds
 _FIRST_PAUSE_S, _PAUSE_MAX_S = 0.1, 10.0
 _AGAIN_FIRST_S, _AGAIN_MAX_S = 0.02, 2.0
@@ -134,6 +136,9 @@ class PageWorkers:
         listed = number > 0
         while not self._stopped.is_set() and not self._snapshot.tables.ended:
             if listed and work is None:
+                if not self._snapshot.has_room:
+                    self._stopped.wait(_ROOM_S)
+                    continue
                 work = self._snapshot.take(_TAKE_S)
                 if work is None:
                     continue

@@ -73,7 +73,12 @@ _log = logging.getLogger(__name__)
 
 
 class Store(Protocol):
-    """Where chunks go; called by one thread at a time."""
+    """Where chunks go; called by one thread at a time, but for `has_room`."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether few rows wait for the client; waits for no other thread."""
+        ...
 
     def processed(self, page: Chunk) -> Chunk:
         """Return a page as it is stored: rules were applied; raises DataError if they cannot be."""
@@ -242,6 +247,11 @@ class ShardSnapshot:
                 self._go_on()
 
     # ---- for whoever tells of it ---------------------------------------------------------------------------
+
+    @property
+    def has_room(self) -> bool:
+        """Whether pages are to be read: few rows wait for the client."""
+        return self._store.has_room
 
     def close(self) -> None:
         """End every wait."""
