@@ -3,10 +3,10 @@
 - idle: nobody writes meanwhile; from the subscription to the last row, typed and acknowledged;
 - busy: the same while the servers commit one-row transactions, and for a while after the snapshot is over.
 
-`raw`, `pymysql` and `connectorx` read the same rows from all servers at once, see `benchmarks._table_rivals`;
-connectorx's figures are null if it is not installed. `busy_ratio` is the busy one's rows a second of tables, of
-the idle one's. `latency` is from the answer to a commit until the consumer has its row, from the first batch on
-while there is a snapshot, and after it. Peaks are the kernel's (VmHWM).
+`raw`, `pymysql` and `connectorx` read the same rows from all servers at once, see `_table_rivals`;
+connectorx's figures are null if it is not installed. `busy_ratio` is the busy one's rows a second of tables,
+of the idle one's. `latency` is from the answer to a commit until the consumer has its row, from the first
+batch on while there is a snapshot, and after it. Peaks are the kernel's (VmHWM).
 """
 
 from __future__ import annotations

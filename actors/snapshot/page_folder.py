@@ -4,9 +4,9 @@ A page cannot be read again: its rows have changed. So it is on the disk before 
 stream that is read again from an earlier position has the same pages at the same positions.
 
 Pages that are written together are one file, all of which is there or none: Arrow IPC streams, named by the
-positions of the first page and of the last: binlog file, offset, and the ordinal of its first row. They are as
-the shard stores them, after the rules: what they leave out is in no file. A file is encrypted if the archive
-is, with the id of the key before it.
+positions of the first page and of the last: binlog file, offset, and the ordinal of its first row. They are
+as the shard stores them, after the rules: what they leave out is in no file. A file is encrypted if the
+archive is, with the id of the key before it.
 
 Whoever opens a folder owns it from then on: a process that was cut off, and does not know yet that another
 one has taken its place, adds nothing any more.

@@ -1,8 +1,8 @@
 """Page writers: the thread that writes a lane's pages, in their order, and lets each be handed out then.
 
 A page is in the ring before it is written, and waits there, as all that follows it: neither the stream nor
-those who read pages wait for the disk. What waits is written at once. Its bound is the ring's, which is full of
-it in the end.
+those who read pages wait for the disk. What waits is written at once. Its bound is the ring's, which is full
+of it in the end.
 """
 
 from __future__ import annotations

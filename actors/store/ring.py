@@ -4,8 +4,8 @@ A numpy ring of headers, its size a power of two, slot = `sequence & (size - 1)`
 
     ack <= get <= put       last sequence acknowledged, handed out, stored
 
-There is one more: get <= released <= put. What follows it waits for the disk: a page of a snapshot until it was
-written; with the store `file` everything until the archive of the source has it.
+There is one more: get <= released <= put. What follows it waits for the disk: a page of a snapshot until it
+was written; with the store `file` everything until the archive of the source has it.
 
 For each cursor the ring counts the bytes up to it. Rows stay in the chunks that they came in; a chunk is
 freed when its last header is acknowledged.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Hashable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -45,7 +46,7 @@ class TableKey:
         """
         return list(zip(*map(_values, columns), strict=True)) if columns else [()] * count
 
-    def among(self, columns: Sequence[Any], keys: Set[RowKey]) -> dict[RowKey, int]:
+    def among(self, columns: Sequence[Any], keys: AbstractSet[RowKey]) -> dict[RowKey, int]:
         """Return the indexes of those rows that have one of some keys, by key; columns as for `of`."""
         likely = _likely(columns[0], {key[0] for key in keys})
         found = self.of([kept_of(column, likely) for column in columns], int(likely.sum()))
@@ -75,7 +76,7 @@ def _comparable(column: Any) -> Any:
     return column.view(pa.int64()) if pa.types.is_duration(kind) else column
 
 
-def _likely(column: Any, values: Set[Hashable]) -> NDArray[np.bool_]:
+def _likely(column: Any, values: AbstractSet[Hashable]) -> NDArray[np.bool_]:
     """Return which rows may have one of some values in a column: so few that they can be looked at."""
     column = _comparable(column)
     # Arrow tells 0.0 from -0.0.

@@ -187,6 +187,25 @@ def test_a_table_is_divided_at_its_own_keys(server, address, case):
         assert set(bounds) <= set(all_keys(walk))
 
 
+def test_ranges_are_about_as_large_as_each_other(server, address):
+    """Though a server says of no range that it has more than half of the table, and doubles what it guesses."""
+    count = 40_000
+    create(server, "t", "k BIGINT, w CHAR(100)", "k", ["1"])
+    for _ in range(16):
+        server.execute(
+            f"INSERT INTO app.t (k) SELECT k + (SELECT MAX(k) FROM app.t) FROM app.t LIMIT {count}"
+        )
+    server.execute(f"DELETE FROM app.t WHERE k > {count}", "ANALYZE TABLE app.t")
+    with Walk(address) as walk:
+        ranges = walk.ranges(rows_min=500)
+        counts = [
+            server.execute(f"SELECT COUNT(*) FROM app.t WHERE {walk.order.within(each)}")[0][0]
+            for each in ranges
+        ]
+    assert (sum(counts), len(ranges)) == (count, 16)
+    assert max(counts) < 3 * count / len(ranges), counts
+
+
 def test_row_constructor_scan(server, address):
     create(
         server,

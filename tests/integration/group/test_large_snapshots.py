@@ -22,10 +22,10 @@ import pyarrow as pa
 import pytest
 from integration.group_fixtures import all_started
 from integration.shop import Shop, in_background
-from playground.database.mariadb import MariaDbServer
 from support.soak import patient
 
 import canal_group
+from playground.database.mariadb import MariaDbServer
 
 ROWS = int(os.environ.get("CANAL_GROUP_SNAPSHOT_ROWS", "40000"))
 SHARDS = 4

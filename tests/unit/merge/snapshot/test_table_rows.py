@@ -129,4 +129,16 @@ def test_a_row_is_asked_for_by_its_literal(kind, value, literal):
     plain = pa.array([value], kind.value_type if pa.types.is_dictionary(kind) else kind)
     column = plain.dictionary_encode() if pa.types.is_dictionary(kind) else plain
     key = TableKey(("k",), (kind,))
-    assert key.for_server(key.of([column], 1)[0]) == (literal,)
+    (found,) = key.of([column], 1)
+    assert key.for_server(found) == (literal,)
+    # Among keys of a column that was altered meanwhile, too.
+    assert key.among([column], {found, ("other",), (-1,)}) == {found: 0}
+    assert key.among([column], {("other",), (-1,)}) == {}
+
+
+def test_rows_with_some_keys_are_found():
+    key = TableKey(("a", "b"), (pa.int64(), pa.utf8()))
+    columns = [pa.array([1, 1, 2, 3], pa.int64()), pa.array(["x", "y", "x", "y"])]
+    assert key.among(columns, {(1, "y"), (2, "x"), (2, "y"), (9, "x")}) == {(1, "y"): 1, (2, "x"): 2}
+    zero = TableKey(("k",), (pa.float64(),))
+    assert zero.among([pa.array([1.0, -0.0])], {(0.0,)}) == {(0.0,): 1}
