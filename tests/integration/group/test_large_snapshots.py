@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import os
 import random
 import threading
@@ -41,6 +42,8 @@ ADDED_VALUE = 7
 DEADLINE_S = patient(150.0)
 _VALUES = pa.schema([("note", pa.utf8()), ("price", pa.utf8()), ("c", pa.int64())])
 
+_log = logging.getLogger(__name__)
+
 _CHANGES = f"""
 CREATE PROCEDURE changes (first BIGINT, count INT)
 BEGIN
@@ -63,7 +66,7 @@ _NO_GAPS = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
 
 class Replica:
-    """What the stream made of rows, in columns: of each row its last change, and whether it is there after it."""
+    """What the stream made of rows, in columns: the last change of each, and whether it is there after it."""
 
     def __init__(self) -> None:
         #: shard, id and whether it is there, in the stream's order; and what it has
@@ -199,7 +202,7 @@ def test_a_replica_of_large_tables_equals_what_select_shows(large: Shop, tmp_pat
     ):
 
         def read(timeout_s: float) -> canal_group.Batch | None:
-            batch = consumer.get_without_ack(timeout=timeout_s)
+            batch = consumer.get_without_ack(131_072, timeout=timeout_s)
             if batch is not None:
                 replica.apply(batch)
                 consumer.ack(batch.batch_id)
@@ -213,12 +216,11 @@ def test_a_replica_of_large_tables_equals_what_select_shows(large: Shop, tmp_pat
                 if not altered and replica.reads > SHARDS * ROWS // 3:
                     altered = True
                     for index, server in enumerate(large.servers):
-                        server.execute(
-                            f"ALTER TABLE shop_{index}.orders ADD COLUMN c BIGINT NOT NULL DEFAULT {ADDED_VALUE}"
-                        )
+                        added = f"ADD COLUMN c BIGINT NOT NULL DEFAULT {ADDED_VALUE}"
+                        server.execute(f"ALTER TABLE shop_{index}.orders {added}")
                 assert time.monotonic() < began_s + DEADLINE_S + ROWS / 1_000, consumer.status()
             took_s = time.monotonic() - began_s
         while read(3.0) is not None:
             pass
-    print(f"{replica.reads} rows of tables, {replica.changes} changes in {took_s:.0f} s")
+    _log.info("%d rows of tables, %d changes in %.0f s", replica.reads, replica.changes, took_s)
     assert replica.sums() == shown(large)

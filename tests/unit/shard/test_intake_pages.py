@@ -383,8 +383,8 @@ class Disk:
 
 
 def test_nothing_is_handed_out_before_its_page_is_on_the_disk(tmp_path, disk):
-    """1. A page is in the ring, and changes after it: neither the stream nor who reads pages waits for the disk.
-    2. The disk is full for a while, which is said; no page is read again. 3. What waited is written at once.
+    """1. Pages are in the ring, and changes after them: neither the stream nor who reads pages waits for the
+    disk. 2. It is full for a while, which is said; no page is read again. 3. What waited is written at once.
     """
     lane = Opened(tmp_path)
     lane.stream(100, 150, (2, "new"))
