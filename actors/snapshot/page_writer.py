@@ -105,4 +105,5 @@ class PageWriter:
 
 
 def _file(kept: KeptPage) -> str:
-    return kept.page.names[kept.page.headers["file"][0]]
+    name: str = kept.page.names[kept.page.headers["file"][0]]
+    return name

@@ -163,9 +163,7 @@ def changing(shop: Shop) -> Iterator[None]:
         with contextlib.ExitStack() as open_:
             cursors = []
             for index, server in enumerate(shop.servers):
-                connection = open_.enter_context(
-                    contextlib.closing(server.connect(f"shop_{index}", autocommit=True))
-                )
+                connection = open_.enter_context(contextlib.closing(server.connect(f"shop_{index}")))
                 cursors.append(open_.enter_context(connection.cursor()))
                 cursors[-1].execute(_NO_GAPS)
             while not stop.wait(0.01):
