@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from integration.group_fixtures import all_started
 from integration.shop import Shop, in_background
@@ -77,13 +78,16 @@ class Replica:
     def apply(self, batch: canal_group.Batch) -> None:
         """Note a batch's rows."""
         changes = batch.table(NAME, before=True)
+        if not changes.num_rows:
+            return
         before, count = changes["_before"].combine_chunks(), changes.num_rows
-        shards = np.array([int(name[1:]) for name in changes["_shard"].to_pylist()], np.int64)
-        ops = np.array(changes["_op"].to_pylist())
-        self.reads += int((ops == "READ").sum())
-        self.changes += int((ops != "READ").sum())
+        numbers = pc.utf8_slice_codeunits(changes["_shard"].cast(pa.utf8()), 1).cast(pa.int64())
+        shards, selected = numbers.to_numpy(), pc.equal(changes["_op"], "READ").to_numpy()
+        self.reads += int(selected.sum())
+        self.changes += int((~selected).sum())
         # First the old key is gone, and then the new one is there.
-        old, new = before.is_valid().to_numpy(zero_copy_only=False), ops != "DELETE"
+        old = before.is_valid().to_numpy(zero_copy_only=False)
+        new = pc.not_equal(changes["_op"], "DELETE").to_numpy()
         first = sum(map(len, self._rows))
         for there, rows, ids in (
             (0, old, before.field("id").to_numpy(zero_copy_only=False)),
