@@ -31,8 +31,8 @@ from playground.database.mariadb import MariaDbServer
 
 ROWS = int(os.environ.get("CANAL_GROUP_SNAPSHOT_ROWS", "40000"))
 SHARDS = 4
-#: transactions a second of each shard at most, each with four changes of rows
-RATE = 500
+#: pause of each shard's writer after a transaction of four changes, seconds: some 500 of them a second
+PAUSE_S = 0.0005
 #: ids of one sum
 BUCKET = 1_000
 #: ids of rows that are added, and what a changed key is moved by
@@ -57,7 +57,7 @@ BEGIN
         INSERT INTO orders (id, note, price) VALUES (first + count, 'new', 1.5);
         UPDATE IGNORE orders SET id = id + {MOVED} WHERE id = moved;
         COMMIT;
-        DO SLEEP({1 / RATE});
+        DO SLEEP({PAUSE_S});
         SET count = count - 1;
     END WHILE;
 END
