@@ -97,7 +97,7 @@ class PageFolder:
         sink = pa.BufferOutputStream()
         for each in pages:
             _write(each, sink)
-        (file, *first), (_, *last) = (_place(each.page) for each in (pages[0], pages[-1]))
+        (file, *first), (_, *last) = (_where(each.page) for each in (pages[0], pages[-1]))
         path = self._folder / ("-".join([file, *(f"{number:020}" for number in (*first, *last))]) + _SUFFIX)
         replace_file(path, self._sealed(sink.getvalue().to_pybytes(), path.name))
         with self._lock:
@@ -125,7 +125,7 @@ class PageFolder:
         with self._lock:
             files = [each for each in self._files if each.last >= passed]
         pages = chain.from_iterable(self._read(each.path) for each in files)
-        return (each for each in pages if _order(*_place(each.page)) >= passed)
+        return (each for each in pages if _order(*_where(each.page)) >= passed)
 
     def remove_before(self, position: Position | None) -> None:
         """Remove the files whose pages every cursor has passed; None: all.
@@ -210,7 +210,7 @@ def _read_page(source: Any) -> KeptPage:
     return KeptPage(Chunk(headers, names, tables, snapshot=text), follows)
 
 
-def _place(page: Chunk) -> tuple[str, int, int]:
+def _where(page: Chunk) -> tuple[str, int, int]:
     """Return binlog file, offset and the ordinal of the first row of a page."""
     header = page.headers[0]
     return page.names[header["file"]], int(header["begin_offset"]), int(header["row_begin"])

@@ -31,8 +31,8 @@ from playground.database.mariadb import MariaDbServer
 
 ROWS = int(os.environ.get("CANAL_GROUP_SNAPSHOT_ROWS", "40000"))
 SHARDS = 4
-#: pause of each shard's writer after a transaction of four changes, seconds: some 500 of them a second
-PAUSE_S = 0.0005
+#: transactions of each shard's writer, of four changes each, between two pauses: some 500 of them a second
+TOGETHER, PAUSE_S = 10, 0.01
 #: ids of one sum
 BUCKET = 1_000
 #: ids of rows that are added, and what a changed key is moved by
@@ -57,8 +57,8 @@ BEGIN
         INSERT INTO orders (id, note, price) VALUES (first + count, 'new', 1.5);
         UPDATE IGNORE orders SET id = id + {MOVED} WHERE id = moved;
         COMMIT;
-        DO SLEEP({PAUSE_S});
         SET count = count - 1;
+        IF count MOD {TOGETHER} = 0 THEN DO SLEEP({PAUSE_S}); END IF;
     END WHILE;
 END
 """

@@ -64,9 +64,10 @@ class Pages:
     Args:
         address: names the shard.
         settled: not used: its servers have GTIDs.
+        rows_max: is far above what a page has here.
     """
 
-    def __init__(self, address: SourceAddress, settled: None) -> None:  # noqa: ARG002  a process has one source
+    def __init__(self, address: SourceAddress, settled: None, rows_max: int) -> None:  # noqa: ARG002  one source
         process: Any = running()._process
         self._process: Shard = process
         self._source, self._loop = self._process.source, self._process.loop

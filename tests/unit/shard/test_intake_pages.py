@@ -421,7 +421,7 @@ def test_a_page_that_was_not_written_is_not_there_after_a_crash(tmp_path, disk):
     lane.intake.close()
 
 
-def test_a_lane_whose_folder_is_another_ones_ends(tmp_path):
+def test_a_lane_ends_when_its_folder_is_opened_by_another_lane(tmp_path):
     old = Opened(tmp_path)
     new = Opened(tmp_path)
     old.read((1, "a"), at=100)
