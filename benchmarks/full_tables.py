@@ -143,4 +143,6 @@ def _latencies(reading: _Reading, writers: Writers) -> tuple[dict[str, float], d
     answered_s = writers.written().answered_s[index]
     ours = (index >= 0) & (answered_s > reading.first_s)
     meanwhile, after = ours & (read_s <= reading.over_s), ours & (read_s > reading.over_s + _JOINS_S)
+    if not meanwhile.any() or not after.any():
+        raise RuntimeError("no change came beside the snapshot, or after it: measure more rows")
     return percentiles((read_s - answered_s)[meanwhile]), percentiles((read_s - answered_s)[after])
