@@ -32,7 +32,7 @@ from canal_group.merge.values.chunk import ABSENT, Chunk
 from canal_group.merge.values.header import Flag
 from canal_group.merge.values.position import Position
 
-#: bytes of rows that a client has not acknowledged with which no page is read: changes come after them
+#: bytes of rows that a client has not acknowledged with which pages wait: changes come after them
 HELD_MAX: Final = 4 << 20
 
 _log = logging.getLogger(__name__)

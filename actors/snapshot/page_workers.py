@@ -27,8 +27,8 @@ from canal_group.merge.values.chunk import TableName
 
 #: how long one waits for work before it looks whether there is any more, seconds
 _TAKE_S: Final = 1.0
-#: how often one that waits for the client looks, seconds
-_ROOM_S: Final = 0.01
+#: how often one that waits for the client looks, and how long it waits at most, seconds
+_ROOM_S, _ROOM_MAX_S = 0.01, 0.5
 #: limits of the pauses after a failure, and before a page that was read in vain is read again, seconds
 _FIRST_PAUSE_S, _PAUSE_MAX_S = 0.1, 10.0
 _AGAIN_FIRST_S, _AGAIN_MAX_S = 0.02, 2.0
@@ -136,9 +136,7 @@ class PageWorkers:
         listed = number > 0
         while not self._stopped.is_set() and not self._snapshot.tables.ended:
             if listed and work is None:
-                if not self._snapshot.has_room:
-                    self._stopped.wait(_ROOM_S)
-                    continue
+                self._await_room()
                 work = self._snapshot.take(_TAKE_S)
                 if work is None:
                     continue
@@ -160,6 +158,12 @@ class PageWorkers:
                 self._waits[number] = error.message
                 self._stopped.wait(back_off.failed(_FIRST_PAUSE_S, random.random()))  # noqa: S311  no secret
         self._leave(number)
+
+    def _await_room(self) -> None:
+        """Wait for the client for a while; it may want more rows before it acknowledges any."""
+        until_s = self._host.clock_s() + _ROOM_MAX_S
+        while not self._snapshot.has_room and not self._stopped.is_set() and self._host.clock_s() < until_s:
+            self._stopped.wait(_ROOM_S)
 
     def _done(self, number: int, connection: PageConnection, work: Work) -> None:
         """Do some work, or say why not.

@@ -16,6 +16,7 @@ from support.defaults import ring_of
 from support.sources.snapshot_client import SnapshotClient
 from support.sources.snapshot_lanes import Writer, begun, caught_up, filled, running, shown
 
+from canal_group.actors.snapshot import lane_snapshot, page_workers
 from canal_group.binlog.snapshot import page_reader, table_pages
 
 
@@ -185,6 +186,21 @@ def test_metadata_lock_and_undo_growth(server, address):
             old = "TIMESTAMPDIFF(SECOND, trx_started, NOW()) > 1"
             assert not server.execute(f"SELECT * FROM information_schema.innodb_trx WHERE {old}")
         assert not client.copy.mark
+
+
+def test_pages_wait_for_a_client_but_not_for_ever(mariadb, source_address, tmp_path, monkeypatch):
+    """It acknowledges nothing, and gets all of the table."""
+    monkeypatch.setattr(lane_snapshot, "HELD_MAX", 1)
+    monkeypatch.setattr(page_workers, "_ROOM_MAX_S", 0.3)
+    address = source_address(mariadb, user="root", password=mariadb.password, archive=options_of(tmp_path))
+    filled(mariadb, "t", 2_000)
+    with running(address, workers=1) as shard:
+        client = SnapshotClient(shard, begun(address))
+        client.read_until(lambda: client.copy.pages, "a page", free=False)
+        began_s = time.monotonic()
+        client.read_until(lambda: client.copy.mark, "the mark", free=False)
+    assert time.monotonic() - began_s > 0.3
+    assert len(client.copy.rows["t"]) == 2_000
 
 
 def test_a_table_without_a_key_has_a_limit(mariadb, source_address, tmp_path, monkeypatch):
