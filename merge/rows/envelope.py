@@ -188,7 +188,7 @@ def _texts(image: Any) -> list[Any]:
 def _maps(
     names: Sequence[str], columns: Sequence[Any], valid: NDArray[np.bool_], absent: Absent = None
 ) -> Any:
-    """Return a map from column name to value for each row: k columns of n values, transposed by one `take`.
+    """Return a map from column name to value for each row: k columns of n values, transposed.
 
     Args:
         names: k column names.
@@ -207,7 +207,7 @@ def _maps(
         present = ~absent[rows]
         indexes, name_indexes = cells[present], np.nonzero(present)[1]
         sizes = valid * (width - absent.sum(axis=1))
-    values = pa.concat_arrays([pa.array([], pa.utf8()), *columns]).take(pa.array(indexes))
+    values = Ranges(indexes, np.ones_like(indexes)).column(pa.chunked_array(columns, pa.utf8()))
     keys = pa.array(names, pa.utf8()).take(pa.array(name_indexes))
     offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
     return pa.MapArray.from_arrays(pa.array(offsets), keys, values, mask=pa.array(~valid))

@@ -1,8 +1,8 @@
 """Ranges of rows, gathered from columns of several chunks in a given order.
 
-Arrow's `take` looks at each row by itself. The rows that shards hand out are mostly adjacent in ranges: those
-are copied as a whole, by a compiled loop for each layout that columns of tables have. Columns of another one
-(lists, maps) go by `take`.
+Arrow's `take` looks at each row by itself, and copies the chunks into one first. The rows that shards hand out
+are mostly adjacent in ranges: those are copied as a whole, by a compiled loop for each layout that columns of
+tables have, and by `take` for any other. Ranges of lists and maps are ranges of their elements.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Ranges:
         self._count = int(length.sum())
         #: chunk and first row of each range, by the lengths of a column's chunks
         self._starts: dict[tuple[int, ...], tuple[Int64s, Int64s]] = {}
-        self._indexes: Any = None
+        self._indexes: Int64s | None = None
 
     def table(self, table: pa.Table) -> pa.Table:
         """Return the rows of all columns of a table."""
@@ -79,6 +79,8 @@ class Ranges:
             return self._text(chunks, kind)
         if types.is_primitive(kind) or types.is_decimal(kind) or types.is_fixed_size_binary(kind):
             return self._of(kind, chunks, self._values(chunks, kind.bit_width // 8))
+        if types.is_list(kind) or types.is_map(kind):
+            return self._lists(chunks, kind)
         return self._gathered(chunks, kind)
 
     def _of(self, kind: Any, chunks: Sequence[pa.Array], *buffers: pa.Buffer) -> pa.Array:
@@ -107,12 +109,33 @@ class Ranges:
         copy_text(*where, offsets, _addresses(chunks, 2, 0), ends, data)
         return self._of(kind, chunks, pa.py_buffer(ends), pa.py_buffer(data))
 
+    def _lists(self, chunks: Sequence[pa.Array], kind: Any) -> pa.Array:
+        bounds = [
+            np.frombuffer(chunk.buffers()[1], np.int32)[chunk.offset :][: len(chunk) + 1] for chunk in chunks
+        ]
+        elements = [chunk.values for chunk in chunks]
+        bases = np.cumsum([0, *map(len, elements)])
+        begins, ends = (
+            np.concatenate([base + each[rows] for base, each in zip(bases, bounds, strict=False)])
+            for rows in (slice(None, -1), slice(1, None))
+        )
+        sizes = (ends - begins)[self._rows()]
+        first, length = begins[self._first], ends[self._first + self._length - 1] - begins[self._first]
+        some = length > 0
+        taken = Ranges(first[some], length[some])._array(elements, elements[0].type)  # noqa: SLF001  its own
+        offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
+        buffers = [self._validity(chunks), pa.py_buffer(offsets)]
+        return pa.Array.from_buffers(kind, self._count, buffers, children=[taken])
+
     def _gathered(self, chunks: Sequence[pa.Array], kind: Any) -> pa.Array:
         if all(chunk.null_count == len(chunk) for chunk in chunks):
             return pa.nulls(self._count, kind)
+        return pa.chunked_array(chunks, kind).take(pa.array(self._rows())).combine_chunks()
+
+    def _rows(self) -> Int64s:
         if self._indexes is None:
-            self._indexes = pa.array(ascending(self._first, self._length))
-        return pa.chunked_array(chunks, kind).take(self._indexes).combine_chunks()
+            self._indexes = ascending(self._first, self._length)
+        return self._indexes
 
     def _where(self, chunks: Sequence[pa.Array]) -> tuple[Int64s, Int64s, Int64s]:
         """Return the chunk of each range, its first row there, and its length."""
