@@ -682,3 +682,41 @@ def test_a_reader_without_the_grant_may_go_back():
     world.lease()
     world.save()
     assert state_of(world, "slow") == "running"
+
+
+def keys(batch):
+    return [(int(header["shard"]), int(header["key_us"])) for header in batch.headers]
+
+
+def test_a_replay_has_the_commit_times_of_transactions_that_were_late():
+    """1. Live, two come after their shard said that it has none so early: they go out after what went out.
+    2. A replay has them where they were committed: each shard's order is the same, that of both is not.
+    3. Its client joins where the live log still has them, and does not get them again.
+    """
+    world = World.of(
+        Source(Tx(100), Tx(150), Tx(160), Tx(400), server=0),
+        Source(Tx(101), Tx(200), Tx(401), server=1),
+        replays_max=1,
+    )
+    begin = world.subscribe("slow")
+    world.subscribe("app")
+    world.report(0, 1, 250)
+    world.report(1, 2, 250)
+    early = world.get("app")
+    assert drain(world, "slow") == batch_idents(early)
+    world.ack(early.batch_id, "app")
+    rewound(world, begin, "slow")
+    assert state_of(world, "slow") == "running"
+    world.report_all()
+    late = world.get("app")
+    assert keys(early) == [(0, 100), (1, 101), (1, 200)]
+    assert keys(late) == [(0, 250), (0, 250), (0, 400), (1, 401)]
+    assert (late.headers["flags"] & Flag.LATE != 0).tolist() == [True, True, False, False]
+    world.replay()
+    again = [world.get("slow", 3), world.get("slow", 2)]
+    assert [keys(batch) for batch in again] == [[(0, 100), (1, 101), (0, 150)], [(0, 160), (1, 200)]]
+    for batch in again:
+        assert not (batch.headers["flags"] & Flag.LATE).any()
+        world.ack(batch.batch_id, "slow")
+    assert state_of(world, "slow") is None
+    assert drain(world, "slow") == batch_idents(late)[2:]
