@@ -91,6 +91,8 @@ class ConnectionGuard:
         #: calls that were let in since the last look, and those of them that came while it listed the sockets
         self._heard: deque[_Heard] = deque()
         self._late: list[_Heard] = []
+        #: connections that are to be ended
+        self._ending: deque[Peer] = deque()
         self._closed = threading.Event()
         self._refusals, self._logged_s = 0, -LOG_S
 
@@ -110,8 +112,12 @@ class ConnectionGuard:
             name: of the caller, whose connections are counted together.
         """
         with contextlib.suppress(ValueError):
-            host, _, port = unquote(peer.partition(":")[2]).rpartition(":")
-            self._heard.append(((_plain(host.strip("[]")), int(port)), name))
+            self._heard.append((_peer_of(peer), name))
+
+    def end(self, peer: str) -> None:
+        """End a connection of which a call was let in, as its client reads too slowly while others wait."""
+        with contextlib.suppress(ValueError):
+            self._ending.append(_peer_of(peer))
 
     def _watch(self, port: int) -> None:
         took_s = 0.0
@@ -139,6 +145,10 @@ class ConnectionGuard:
         for peer, name in self._late:
             if peer in by_peer:
                 self._authenticate(by_peer[peer], name)
+        for _ in range(len(self._ending)):
+            slow = by_peer.get(self._ending.popleft())
+            if slow is not None:
+                self._shut(slow, "reads too slowly while others wait")
         self._refuse([each for each in connections if each.name is None])
         for connection in connections:
             if connection.name is not None and connection.open_bytes > self._bounds.request_bytes_max:
@@ -273,6 +283,11 @@ def _peer(descriptor: int, port: int) -> Peer | None:
     except OSError:
         return None
     return _plain(host), its_port
+
+
+def _peer_of(peer: str) -> Peer:
+    host, _, port = unquote(peer.partition(":")[2]).rpartition(":")
+    return _plain(host.strip("[]")), int(port)
 
 
 def _plain(host: str) -> str:

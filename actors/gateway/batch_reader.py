@@ -197,19 +197,28 @@ class BatchReader:
         rows = self._rows((client_id, epoch, batch_id), selection, part)
         return self._joined.typed(rows, name, before=before, columns=columns, added=added)
 
-    def _rows(self, key: tuple[str, int, int], selection: Selection, part: Part) -> BatchRows:
-        client_id, epoch, batch_id = key
+    def bytes_of(self, key: tuple[str, int, int], part: Part) -> int:
+        """Return the bytes that the transactions of a part have in the rings, of all tables."""
+        headers = self._batch(key).headers
+        return int(headers["bytes"][part.of(headers)].sum())
+
+    def _batch(self, key: tuple[str, int, int]) -> Batch:
+        client_id, epoch, _ = key
         with self._lock:
             batch = self._plans.get(key)
         if batch is None:
             batch = self._plan(*key)
             self.remember(client_id, epoch, batch)
+        return batch
+
+    def _rows(self, key: tuple[str, int, int], selection: Selection, part: Part) -> BatchRows:
+        batch = self._batch(key)
         try:
             return self._fetch(batch, selection, part)
         except CanalGroupError:
             # The rings may have dropped the rows: ask the group whether the batch was acknowledged or rolled
             # back.
-            self._plan(client_id, epoch, batch_id)
+            self._plan(*key)
             raise
 
     def _fetch(self, batch: Batch, selection: Selection, part: Part) -> BatchRows:

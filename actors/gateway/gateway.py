@@ -17,8 +17,9 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -29,6 +30,7 @@ from canal_group.actors.admission.access import Grant
 from canal_group.actors.admission.audit_log import AuditLog, audited
 from canal_group.actors.admission.connection_guard import ConnectionGuard
 from canal_group.actors.admission.token_middleware import Caller, TokenMiddleware, caller_of
+from canal_group.actors.admission.unsent_rows import HeldRows, UnsentRows
 from canal_group.actors.gateway.delivery_lease import DeliveryLease
 from canal_group.actors.gateway.destinations import Destinations
 from canal_group.actors.gateway.requests import seen_by
@@ -59,7 +61,8 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         self._destinations = destinations
         self._reply_bytes_max = wiring.bounds.reply_bytes_max
         self._audit_log = None if wiring.audit_log is None else AuditLog(wiring.audit_log)
-        self._shared_memory = SharedMemoryServer(self._offer)
+        self._unsent = UnsentRows(wiring.bounds.unsent_bytes_max)
+        self._shared_memory = SharedMemoryServer(self._offer, lent_max=wiring.bounds.lent_bytes_max)
         self._guard = ConnectionGuard(wiring.bounds)
         # Last: it listens, and may be called, before it returns.
         tls = wiring.tls.server_options() if wiring.tls is not None else {}
@@ -71,6 +74,7 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         """Stop serving."""
         self._guard.close()
         super().shutdown()
+        self._unsent.close()
 
     # ---- actions ---------------------------------------------------------------------------------------
 
@@ -139,15 +143,17 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         try:
             request = json.loads(ticket.ticket)
             counters = self._destinations.counters_of(request.get("destination"))
-            delivery_lease, table = self._leaving(caller, request)
-            delivery_lease.check()
+            held, delivery_lease, table = self._leaving(caller, request)
+            with _given_back_on_error(held):
+                delivery_lease.check()
         except Exception as error:
             refused = refusal(error, "The ticket")
             counters.called(ROWS, time.monotonic() - began_s, type(refused).__name__)
             raise flight_error(refused) from error
         counters.called(ROWS, time.monotonic() - began_s)
         rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))
-        batches = delivery_lease.guarded(table.to_batches(rows_max))
+        held.sending(table.nbytes, partial(self._guard.end, context.peer()))
+        batches = held.counted(delivery_lease.guarded(table.to_batches(rows_max)))
         return flight.GeneratorStream(table.schema, _messages(batches))
 
     def _offer(self, caller: Caller, ticket: Mapping[str, Any]) -> Offer:
@@ -155,20 +161,22 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
 
         They are one message where they can be: a part of a batch would be copied once more to be written.
         """
-        delivery_lease, table = self._leaving(caller, ticket)
+        held, delivery_lease, table = self._leaving(caller, ticket)
         batches = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
-        return Offer([Payload(None, batches)], delivery_lease.check)
+        return Offer([Payload(None, batches)], delivery_lease.check, held)
 
-    def _leaving(self, caller: Caller, ticket: Mapping[str, Any]) -> tuple[DeliveryLease, pa.Table]:
-        """Return the delivery lease and the rows of a ticket.
+    def _leaving(self, caller: Caller, ticket: Mapping[str, Any]) -> tuple[HeldRows, DeliveryLease, pa.Table]:
+        """Return the rows of a ticket, their delivery lease, and the bytes that are held for them.
 
         Raises:
             CanalGroupError: its caller may not read it, or as `Destinations.find`.
         """
         destination, grant = self._destinations.find(ticket.get("destination"), caller)
         _check_allowed(destination.name, grant, ticket)
-        delivery_lease = destination.group.delivery_lease(*key_of(ticket))
-        return delivery_lease, destination.table(ticket)
+        key = key_of(ticket)
+        held = self._unsent.hold(destination.bytes_of(ticket), f"{destination.name}/{key[0]}")
+        with _given_back_on_error(held):
+            return held, destination.group.delivery_lease(*key), destination.table(ticket)
 
 
 class Gateway:
@@ -232,6 +240,16 @@ class Gateway:
     def pid(self) -> int:
         """Return the actor's process id."""
         return os.getpid()
+
+
+@contextmanager
+def _given_back_on_error(held: HeldRows) -> Iterator[None]:
+    """Give the bytes back at once if there are no rows: the error would keep them."""
+    try:
+        yield
+    except BaseException:
+        held.give_back()
+        raise
 
 
 def _check_allowed(destination: str, grant: Grant, body: Mapping[str, Any], operation: str = "") -> None:

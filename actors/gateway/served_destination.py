@@ -118,6 +118,10 @@ class ServedDestination:
             return []
         return [stream.getvalue()]
 
+    def bytes_of(self, ticket: Mapping[str, Any]) -> int:
+        """Return the bytes that the transactions of a ticket have in the rings; raises as `table`."""
+        return self.rows.bytes_of(key_of(ticket), _part_of(ticket))
+
     def table(self, ticket: Mapping[str, Any]) -> pa.Table:
         """Return the rows of a ticket; a delivery lease is needed to send them.
 
@@ -131,8 +135,7 @@ class ServedDestination:
 
     def _read(self, ticket: Mapping[str, Any], client_id: str, epoch: int, batch_id: int) -> pa.Table:
         key, rows = (client_id, epoch, batch_id), self.rows
-        index, count = ticket.get("part", (0, 1))
-        part = Part(int(index), int(count))
+        part = _part_of(ticket)
         if ticket["format"] == "envelope":
             table_filter = self.requests.filter_of(client_id, epoch)
             return rows.envelope(*key, table_filter, part, definitions=bool(ticket.get("definitions")))
@@ -158,6 +161,11 @@ class ServedDestination:
 def key_of(ticket: Mapping[str, Any]) -> tuple[str, int, int]:
     """Return the batch that a ticket is for: client id, which was checked, epoch and batch id."""
     return ticket["client_id"], whole("epoch", ticket["epoch"]), whole("batch_id", ticket["batch_id"])
+
+
+def _part_of(ticket: Mapping[str, Any]) -> Part:
+    index, count = ticket.get("part", (0, 1))
+    return Part(int(index), int(count))
 
 
 def _names(values: Sequence[Any] | None) -> tuple[str, ...] | None:

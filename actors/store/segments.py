@@ -10,6 +10,7 @@ import fcntl
 import logging
 import mmap
 import os
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -58,15 +59,41 @@ class Segment:
         os.close(self.file)
 
 
+class LentBytes:
+    """Bytes of the segments of all readers, lent or not. Safe to use from several threads.
+
+    Args:
+        bytes_max: limit of them.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._left = bytes_max
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> bool:
+        """Return whether there may be a further segment of `size` bytes; it is counted then."""
+        with self._lock:
+            if size > self._left:
+                return False
+            self._left -= size
+            return True
+
+    def give_back(self, size: int) -> None:
+        """Count a segment no more."""
+        with self._lock:
+            self._left += size
+
+
 class Segments:
     """The segments of one reader; used by one thread.
 
     Args:
         bytes_max: limit of bytes of all segments together, lent or not.
+        of_all: those of all readers.
     """
 
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+    def __init__(self, bytes_max: int, of_all: LentBytes) -> None:
+        self._bytes_max, self._of_all = bytes_max, of_all
         self._free: dict[int, Segment] = {}
         self._lent: dict[int, Segment] = {}
         self._next_number = 0
@@ -98,7 +125,7 @@ class Segments:
     def close(self) -> None:
         """Close all segments; what the reader has mapped stays valid until it releases it."""
         for segment in (*self._free.values(), *self._lent.values()):
-            segment.close()
+            self._close(segment)
         self._free.clear()
         self._lent.clear()
 
@@ -107,20 +134,26 @@ class Segments:
         if sum(map(_size, self._lent.values())) + size > self._bytes_max:
             return None
         held = sum(map(_size, (*self._free.values(), *self._lent.values())))
-        for segment in sorted(self._free.values(), key=_size):
-            if held + size <= self._bytes_max:
-                break
-            held -= segment.size
-            self._dropped.append(segment.number)
-            self._free.pop(segment.number).close()
+        while held + size > self._bytes_max or not self._of_all.take(size):
+            smallest = min(self._free.values(), key=_size, default=None)
+            if smallest is None:
+                return None
+            held -= smallest.size
+            self._dropped.append(smallest.number)
+            self._close(self._free.pop(smallest.number))
         self._next_number += 1
         try:
             return Segment(self._next_number, size)
         except OSError as error:
             # The kernel lacks the seal, or the process has no files or memory left: do not try again.
             _log.warning("no shared memory for rows, they are sent instead: %s", error)
+            self._of_all.give_back(size)
             self._bytes_max = 0
             return None
+
+    def _close(self, segment: Segment) -> None:
+        segment.close()
+        self._of_all.give_back(segment.size)
 
 
 def _size(segment: Segment) -> int:

@@ -16,15 +16,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from canal_group.actors.admission.unsent_rows import HeldRows
 from canal_group.actors.process.stranger_log import stranger_log
 from canal_group.actors.store.rows import Payload
-from canal_group.actors.store.segments import Segments
+from canal_group.actors.store.segments import LentBytes, Segment, Segments
 from canal_group.actors.transport.flight_errors import MALFORMED
 from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.values.chunk import TableName
 from canal_group.shared_memory.handshake import GREETING_TIMEOUT_S, new_secret
 from canal_group.shared_memory.wire import (
     KEY_BYTES,
@@ -40,8 +43,8 @@ from canal_group.shared_memory.wire import (
 
 _log = stranger_log(__name__)
 
-#: connections that are held at once, authenticated or not, which limits a server to 2 GiB of lent memory. A
-#: further connection is closed at once, and its rows are sent by Flight
+#: connections that are held at once, authenticated or not. A further connection is closed at once, and its
+#: rows are sent by Flight
 CONNECTIONS_MAX = 16
 #: how many admitted clients are remembered; one more, and the oldest must be admitted again
 ADMITTED_MAX = 1_024
@@ -65,6 +68,22 @@ class Offer:
     #: called before each write into memory that the reader may see, and once more before the reader is told
     #: of the rows; raises a CanalGroupError if the reader may not have them
     check: Callable[[], None] = lambda: None
+    #: the bytes that are held for them until they are lent or sent; None: they are not counted
+    held: HeldRows | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The rows of an offer as they are lent or sent."""
+
+    names: list[TableName | None]
+    ranges: list[tuple[int, int]]
+    #: None: they are sent
+    segment: Segment | None
+    block: memoryview
+    #: of the offer
+    check: Callable[[], None]
+    held: HeldRows | None
 
 
 class SharedMemoryServer:
@@ -74,6 +93,7 @@ class SharedMemoryServer:
         offer: returns the rows that a ticket names: (whom, ticket), where `whom` is what `admit` was called
             with; called from several threads.
         bytes_max: limit of the segments of one connection.
+        lent_max: of those of all connections together.
         own_user: whether connections of other users are closed at once. Every user of the machine can read
             the name of the socket, and only `CONNECTIONS_MAX` connections are held.
         admitted_max: how many admitted clients are remembered.
@@ -87,6 +107,7 @@ class SharedMemoryServer:
         offer: Callable[[Any, Mapping[str, Any]], Offer],
         bytes_max: int = LENT_BYTES_MAX,
         *,
+        lent_max: int = CONNECTIONS_MAX * LENT_BYTES_MAX,
         own_user: bool = False,
         admitted_max: int = ADMITTED_MAX,
         piece_bytes: int = PIECE_BYTES,
@@ -98,6 +119,7 @@ class SharedMemoryServer:
         self._admitted_max, self._piece_bytes = admitted_max, piece_bytes
         self._greeting_timeout_s, self._message_timeout_s = greeting_timeout_s, message_timeout_s
         self._bytes_max = bytes_max
+        self._lent = LentBytes(lent_max)
         self._name = new_name()
         #: key -> the secret, and the `whom` that was admitted with it
         self._admitted: OrderedDict[bytes, tuple[bytes, Any]] = OrderedDict()
@@ -123,9 +145,7 @@ class SharedMemoryServer:
         self._closed.set()
         with self._lock:
             for connection in (self._socket, *self._connections):
-                # Wakes the thread that waits on the socket; closing it does not.
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+                _shut(connection)
             self._socket.close()
 
     def _listen(self) -> None:
@@ -160,7 +180,7 @@ class SharedMemoryServer:
         connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
-        segments = Segments(self._bytes_max)
+        segments = Segments(self._bytes_max, self._lent)
         try:
             key = handshake_as_server(connection, self._secret_of, self._greeting_timeout_s)
             with self._lock:
@@ -186,48 +206,67 @@ class SharedMemoryServer:
         self, connection: socket.socket, segments: Segments, whom: Any, request: dict[str, Any]
     ) -> None:
         segments.give_back(request["returned"])
-        segment = None
         try:
-            offer = self._offer(whom, request["ticket"])
-            ranges, size = _ranges(offer.payloads)
-            segment = segments.lend(size) if ranges else None
-            block = bytearray(size) if segment is None else segment.bytes
-            for payload, (begin, length) in zip(offer.payloads, ranges, strict=True):
-                # The reader has mapped a segment that it borrowed before: it sees what is written.
-                offer.check()
-                payload.write(pa.py_buffer(memoryview(block)[begin : begin + length]))
-            offer.check()
+            written = self._written(segments, whom, request["ticket"])
         except CanalGroupError as error:
-            if segment is not None:
-                segments.give_back([segment.number])
             refusal = {"error": error.to_dict(), "dropped": segments.take_dropped()}
             send(connection, refusal, deadline_s(self._message_timeout_s))
             return
-        names = [payload.name for payload in offer.payloads]
-        answer = {"names": names, "ranges": ranges, "dropped": segments.take_dropped()}
+        answer = {"names": written.names, "ranges": written.ranges, "dropped": segments.take_dropped()}
         until_s = deadline_s(self._message_timeout_s)
+        segment = written.segment
         if segment is None:
-            send(connection, answer | {"segment": None, "size": size}, until_s)
-            self._send_pieces(connection, memoryview(block), offer, until_s)
+            send(connection, answer | {"segment": None, "size": len(written.block)}, until_s)
+            self._send_pieces(connection, written, until_s)
             return
         answer |= {"segment": segment.number, "size": segment.size}
         send(connection, answer, until_s, None if segment.has_file else segment.file)
         segment.has_file = True
 
-    def _send_pieces(
-        self, connection: socket.socket, block: memoryview, offer: Offer, until_s: float
-    ) -> None:
+    def _written(self, segments: Segments, whom: Any, ticket: Mapping[str, Any]) -> _Written:
+        """Write the rows of a ticket, which are not referred to any more then; raises as `offer`."""
+        offer = self._offer(whom, ticket)
+        ranges, size = _ranges(offer.payloads)
+        segment = segments.lend(size) if ranges else None
+        block = memoryview(bytearray(size)) if segment is None else segment.bytes
+        try:
+            for payload, (begin, length) in zip(offer.payloads, ranges, strict=True):
+                # The reader has mapped a segment that it borrowed before: it sees what is written.
+                offer.check()
+                payload.write(pa.py_buffer(block[begin : begin + length]))
+            offer.check()
+        except CanalGroupError:
+            if segment is not None:
+                segments.give_back([segment.number])
+            raise
+        if segment is not None and offer.held is not None:
+            offer.held.give_back()
+        names = [payload.name for payload in offer.payloads]
+        return _Written(names, ranges, segment, block, offer.check, offer.held)
+
+    def _send_pieces(self, connection: socket.socket, written: _Written, until_s: float) -> None:
         """Send rows that cannot be lent, piece by piece; check before each piece whether they may be sent.
 
         Raises:
             OSError: the client disconnected or is too slow, or may not have the rest.
         """
+        block, held = written.block, written.held
+        if held is not None:
+            held.sending(len(block), partial(_shut, connection))
         for begin in range(0, len(block), self._piece_bytes):
             try:
-                offer.check()
+                written.check()
             except CanalGroupError as error:
                 raise ConnectionAbortedError("the rest of the rows may not be sent") from error
             send_block(connection, block[begin : begin + self._piece_bytes], until_s)
+            if held is not None:
+                held.read(self._piece_bytes)
+
+
+def _shut(connection: socket.socket) -> None:
+    """Wake the thread that waits on a socket; closing it does not."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _user_of(connection: socket.socket) -> int:

@@ -77,7 +77,7 @@ class ArchiveIntake:
         self._upkeep = ArchiveUpkeep(archive, options, self._writer, server, self._repair)
         self._looked_s = self._retained_s = 0.0
         self._changed = threading.Condition()
-        self._queue: list[bytes] = []
+        self._queue: list[bytes | memoryview] = []
         self._queued_bytes = 0
         #: bytes for which the thread is woken, and since when it has appended nothing
         self._awaited_bytes = 0
@@ -114,7 +114,7 @@ class ArchiveIntake:
         """Take events from now on."""
         self._thread.start()
 
-    def put(self, events: bytes) -> None:
+    def put(self, events: bytes | memoryview) -> None:
         """Hand over events, whole ones, as the source has sent them.
 
         Raises:
@@ -208,7 +208,7 @@ class ArchiveIntake:
             self._upkeep.retain(self._kept(), time.time_ns() // 1000)
         self._state = self._described()
 
-    def _next(self) -> list[bytes] | None:
+    def _next(self) -> list[bytes | memoryview] | None:
         """Return the events that were put, none if there were none for a while, None at the end."""
         with self._changed:
             if not self._upkeep.packing:

@@ -231,16 +231,17 @@ class SourceDump:
             self._offset, self._skip_to = self._skip_to, 0
         return run[begin:]
 
-    def _event(self, payload: bytes) -> bytes:
+    def _event(self, payload: bytes) -> memoryview:
+        """Return the event of a payload, which may have a GiB: it is not copied."""
         if payload[:1] == bytes([_OK]):
-            return payload[1:]
+            return memoryview(payload)[1:]
         if payload[:1] == bytes([_ERROR]):
             code = int.from_bytes(payload[1:3], "little")
             text = payload[9:] if payload[3:4] == b"#" else payload[3:]
             raise server_error(self.address, code, text.decode("utf-8", "replace"))
         raise SourceUnavailable("The source ended the stream.")
 
-    def _take(self, payload: bytes, event: bytes, header: EventHeader) -> None:
+    def _take(self, payload: bytes, event: memoryview, header: EventHeader) -> None:
         """Append an event that says where the stream is, is not in the file, or takes several packets."""
         packets = packets_of(payload)
         in_file = header.log_pos and not header.flags & ARTIFICIAL_FLAG
@@ -248,11 +249,11 @@ class SourceDump:
         if in_file and (header.event_type != EventType.FORMAT_DESCRIPTION or end == len(MAGIC)):
             end += (header.log_pos - end) % _WRAP
         if header.event_type == EventType.FORMAT_DESCRIPTION:
-            self._checksum = parse_format_description(event).checksum
+            self._checksum = parse_format_description(bytes(event)).checksum
             self._append(packets, end, (b"", packets), header.timestamp)
             self._description = packets
         elif header.event_type == EventType.ROTATE and not in_file:
-            body = event[HEADER_SIZE:]
+            body = bytes(event[HEADER_SIZE:])
             rotate = parse_rotate(body[:-CHECKSUM_SIZE] if self._checksum == CHECKSUM_CRC32 else body)
             if rotate.file != self._file:
                 self._file, self._offset, self._description = rotate.file, rotate.offset, b""

@@ -71,12 +71,12 @@ class EventHeader(NamedTuple):
     flags: int
 
 
-def header_of(data: bytes) -> EventHeader:
+def header_of(data: bytes | memoryview) -> EventHeader:
     """Return the header in the first 19 bytes of an event, which may be incomplete."""
     return EventHeader._make(_HEADER.unpack_from(data))
 
 
-def parse_header(event: bytes) -> EventHeader:
+def parse_header(event: bytes | memoryview) -> EventHeader:
     """Return an event's header.
 
     Raises:

@@ -1,8 +1,8 @@
 """Ranges of rows, gathered from columns of several chunks in a given order.
 
-Arrow's `take` looks at each row by itself, and copies the chunks into one first. The rows that shards hand out
-are mostly adjacent in ranges: those are copied as a whole, by a compiled loop for each layout that columns of
-tables have, and by `take` for any other. Ranges of lists and maps are ranges of their elements.
+Arrow's `take` looks at each row by itself, and copies the chunks into one first. The rows that shards hand
+out are mostly adjacent in ranges: those are copied as a whole, by a compiled loop for each layout that
+columns of tables have, and by `take` for any other. Ranges of lists and maps are ranges of their elements.
 """
 
 from __future__ import annotations

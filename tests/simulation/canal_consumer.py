@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 from typing import Any
 
+from canal_group.actors.admission.unsent_bytes import UnsentBytes
 from canal_group.actors.gateway.canal.batch_sender import BatchSender
 from canal_group.actors.gateway.canal.stream import PeerGone
 from canal_group.actors.gateway.canal.subscription import Entries, Subscription
-from canal_group.actors.gateway.canal.unsent_bytes import UnsentBytes
 from canal_group.merge.calls.batch import Batch
 from canal_group.merge.calls.call import Call
 from canal_group.merge.errors import (

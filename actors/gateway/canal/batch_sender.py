@@ -6,11 +6,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
+from canal_group.actors.admission.unsent_bytes import Answer
 from canal_group.actors.gateway.canal import packets
 from canal_group.actors.gateway.canal.service import CanalService
 from canal_group.actors.gateway.canal.stream import PART_BYTES, PacketStream, PeerGone
 from canal_group.actors.gateway.canal.subscription import Entries, Subscription
-from canal_group.actors.gateway.canal.unsent_bytes import Answer
 from canal_group.actors.process.stranger_log import stranger_log
 from canal_group.merge.calls.batch import Batch
 from canal_group.merge.errors import CanalGroupError, RolledBack

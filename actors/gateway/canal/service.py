@@ -7,9 +7,9 @@ import time
 from typing import Any, Final
 
 from canal_group.actors.admission.failed_logins import FailedLogins
+from canal_group.actors.admission.unsent_bytes import UnsentBytes
 from canal_group.actors.gateway.canal.destination import CanalDestination, CanalTable
 from canal_group.actors.gateway.canal.subscription import Subscription
-from canal_group.actors.gateway.canal.unsent_bytes import UnsentBytes
 from canal_group.conf.listeners.canal_settings import CanalBounds
 from canal_group.merge.calls.consumers import Release, Subscribe
 from canal_group.merge.errors import ConsumerActive, NotSubscribed, RetryableError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from canal_group.actors.gateway.canal.unsent_bytes import GRACE_S, PACE_BYTES_S, Answer, UnsentBytes
+from canal_group.actors.admission.unsent_bytes import GRACE_S, PACE_BYTES_S, Answer, UnsentBytes
 
 
 class Loop(asyncio.SelectorEventLoop):

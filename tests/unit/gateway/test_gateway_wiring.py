@@ -22,6 +22,8 @@ BOUNDS = {
     "unauthenticated_s": 9.5,
     "unauthenticated_bytes_max": 2_097_151,
     "request_bytes_max": 16_777_213,
+    "unsent_bytes_max": 134_217_689,
+    "lent_bytes_max": 268_435_399,
 }
 
 
@@ -57,6 +59,8 @@ def test_settings_reach_the_guard_and_the_count_of_calls(monkeypatch: pytest.Mon
             own_connection(address.uri) as client,
         ):
             assert gateway_client._guard._bounds == bounds
+            assert gateway_client._unsent._unsent._bytes_max == bounds.unsent_bytes_max
+            assert gateway_client._shared_memory._lent._left == bounds.lent_bytes_max
             action = flight.Action("status", b'{"destination": "shop"}')
             first = threading.Thread(target=lambda: list(client.do_action(action)))
             first.start()

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.deadline import await_true
 from support.descriptors import open_files
 
 from canal_group.actors.store.rows import Payload, opened
-from canal_group.actors.store.segments import SIZE_MIN_BYTES, Segments
+from canal_group.actors.store.segments import SIZE_MIN_BYTES, LentBytes, Segments
 from canal_group.actors.transport.shared_memory_server import CONNECTIONS_MAX, Offer, SharedMemoryServer
 from canal_group.merge.errors import ShardUnavailable
 from canal_group.merge.values.chunk import TableName
@@ -338,7 +339,8 @@ def test_files_that_a_caller_sends_are_not_kept(client):
 def test_no_segment_is_lent_twice_and_all_of_them_stay_within_the_bound(sizes):
     """A positive number asks for that many bytes; any other gives back one of the lent segments."""
     bound, out = 8 * SIZE_MIN_BYTES, []
-    segments = Segments(bound)
+    of_all = LentBytes(bound)
+    segments = Segments(bound, of_all)
     try:
         for size in sizes:
             if size > 0:
@@ -354,3 +356,20 @@ def test_no_segment_is_lent_twice_and_all_of_them_stay_within_the_bound(sizes):
             assert sum(each.size for each in (*segments._lent.values(), *segments._free.values())) <= bound
     finally:
         segments.close()
+    assert of_all.take(bound), "nothing is counted that is closed"
+
+
+def test_what_is_lent_to_others_is_not_lent():
+    """1. rows are sent while another reader has all that may be lent; 2. free segments make room for a larger
+    one; 3. what a reader had that left is lent again.
+    """
+    few = SharedMemoryServer(payloads, lent_max=3 * SIZE_MIN_BYTES)
+    other, client = (SharedMemoryClient(few.admit(), DEADLINE_S) for _ in range(2))
+    held, larger = borrow(other, (0, SIZE_MIN_BYTES // 8)), SIZE_MIN_BYTES // 8
+    assert is_in(other, held)
+    assert is_in(client, borrow(client, (0, 1)))
+    assert not is_in(client, borrow(client, (0, larger)))
+    other.close()
+    await_true(lambda: is_in(client, borrow(client, (0, larger))), "it is lent")
+    client.close()
+    few.close()
