@@ -22,7 +22,7 @@ BOUNDS = {
     "unauthenticated_s": 9.5,
     "unauthenticated_bytes_max": 2_097_151,
     "request_bytes_max": 16_777_213,
-    "unsent_bytes_max": 134_217_689,
+    "unsent_bytes_max": 67_108_859,
     "lent_bytes_max": 268_435_399,
 }
 

@@ -149,7 +149,7 @@ def test_a_reader_that_is_slow_while_others_wait_is_disconnected(
         await_true(lambda: not held(gateway), "nothing is held any more")
 
 
-def test_who_waits_too_long_is_told_to_ask_again():
+def test_a_batch_that_waits_too_long_is_to_be_asked_for_again():
     unsent = UnsentRows(10, wait_s=0.01)
     first = unsent.hold(10, "a")
     with pytest.raises(ServerUnavailable, match=r"Raise gateway\.unsent_bytes_max"):
