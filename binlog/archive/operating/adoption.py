@@ -106,7 +106,7 @@ class Adoption:
 
     def _append(self, name: str, copy: _AsSent, at: int) -> int:
         """Take the events from an offset on; return the bytes after the last whole one."""
-        held = b""
+        held = bytearray()
         while data := copy.read_at(at, max(_READ_BYTES, len(held))):
             at += len(data)
             held += data
@@ -117,9 +117,9 @@ class Adoption:
                     hint="Copy the file from its server again.",
                     file=name,
                 )
-            if size:
-                self._writer.append(memoryview(held)[:size], 0.0)
-                held = held[size:]
+            with memoryview(held) as view, view[:size] as events:
+                self._writer.append(events, 0.0)
+            del held[:size]
         return len(held)
 
     def _found(self, name: str, created_s: int) -> tuple[History, FileEntry] | None:
@@ -133,7 +133,7 @@ class Adoption:
         return None
 
 
-def _whole(events: bytes) -> int:
+def _whole(events: bytearray) -> int:
     """Return how many bytes whole events at the beginning have; -1: one has an impossible size."""
     at = 0
     while at + HEADER_SIZE <= len(events):

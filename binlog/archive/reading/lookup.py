@@ -160,15 +160,16 @@ class _Walk:
 
     def _read(self, end: int | None, look: Callable[[], bool]) -> bool:
         """Read; return True as soon as `look` does, which is called after each part."""
-        at, held = self._point.offset, b""
+        at, held = self._point.offset, bytearray()
         with contextlib.closing(self._source) as source:
             while end is None or at < end:
                 data = source.read_at(at, POINT_BYTES if end is None else min(POINT_BYTES, end - at))
                 if not data:
                     break
                 at += len(data)
+                # An event may have a GiB: what is held is not copied for each part.
                 held += data
-                held = held[self._scan.feed(held) :]
+                del held[: self._scan.feed(held)]
                 if look():
                     return True
         return False

@@ -257,7 +257,8 @@ class Archives(OwnDumps):
         """Wait for a dump server that archives what a start needs, and the source has to send.
 
         It is waited for if the source would send more from the start to its end than the archive lacks up to
-        the start.
+        the start. If not, all of that is sent twice: the archive holds none of it yet, and the reader would
+        wait for more than that.
         """
         position, server = start.position, log.facts.identity
         if start.by_gtid or not position.is_of(server) or not knock(self._address, server):

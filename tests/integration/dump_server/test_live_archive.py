@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import random
 import shutil
@@ -15,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.binlog.archived import content
+from support.binlog.archived import content, position_of
 from support.ddl.backlog import PREPARE, backlog_bytes, sent_bytes, written
 from support.deadline import await_true
 from support.sources.archived_source import Archived, as_sent, server_of
@@ -238,6 +239,33 @@ def test_a_first_start_with_an_empty_archive_has_each_byte_sent_once(archived: A
     assert backlog < sent < backlog + LOOKS_BYTES
     for table, expected in rows.items():
         assert [row["after"] for row in recorder.rows(table)] == expected, table
+
+
+@pytest.mark.parametrize("is_archived", [True, False])
+def test_a_lapped_reader_has_each_byte_sent_once(
+    archived: Archived, is_archived: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """1. A reader stands still until the window left it. 2. It goes on when all is archived, or at once."""
+    caplog.set_level(logging.INFO)
+    archived.create("a")
+    with reading(archived.reader(), select=only("a")) as slow:
+        await_true(archived.is_whole, "all of it is archived")
+        before, start = sent_bytes(archived.server), Position(*position_of(archived.server))
+        slow.gate.clear()
+        for step in range(32):
+            archived.insert("a", range(step * 4, step * 4 + 4), "x" * 200_000)
+        backlog = backlog_bytes(archived.server, start)
+        if is_archived:
+            archived.await_whole()
+        caplog.clear()
+        slow.gate.set()
+        await_rows(slow, "a", 128)
+        await_true(archived.is_whole, "the archive has the server's files")
+        sent = sent_bytes(archived.server) - before
+    assert ids(slow, "a") == list(range(128))
+    assert backlog > 20 << 20
+    assert "from its archive" in caplog.text
+    assert backlog < sent < backlog + LOOKS_BYTES
 
 
 def test_a_purge_while_the_archive_goes_on(archived: Archived) -> None:
