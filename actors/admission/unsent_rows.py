@@ -24,35 +24,60 @@ WAIT_S: Final = 30.0
 
 
 class HeldRows:
-    """The bytes that are held for the rows of one batch, until they are given back, or nothing refers to it.
+    """The bytes that are held for the rows of one batch, from `take` until they are given back.
+
+    They are given back at the latest when nothing refers to this.
 
     Args:
-        loop: of `unsent`.
-        unsent: what holds them.
-        answer: the bytes.
+        unsent: holds them.
+        owner: whose the rows are.
     """
 
-    def __init__(self, loop: LoopThread, unsent: UnsentBytes, answer: Answer) -> None:
-        self._loop, self._unsent, self._answer = loop, unsent, answer
-        #: may be called more than once
-        self.give_back = weakref.finalize(self, _given_back, loop, unsent, answer)
-        self.give_back.atexit = False
+    def __init__(self, unsent: UnsentRows, owner: str) -> None:
+        self._unsent, self._owner = unsent, owner
+        self._answer: Answer | None = None
+        self._finalizer: weakref.finalize[[Answer], HeldRows] | None = None
+
+    def take(self, batch_bytes: int) -> None:
+        """Hold bytes for rows that were fetched, as soon as there is room; call it once.
+
+        A shard that does not answer keeps nobody waiting: nothing is held while rows are fetched.
+
+        Args:
+            batch_bytes: what they have as fetched.
+
+        Raises:
+            ServerUnavailable: there was no room in time.
+        """
+        self._answer = self._unsent.taken(batch_bytes * COPIES, self._owner)
+        self._finalizer = weakref.finalize(self, self._unsent.give_back, self._answer)
+        self._finalizer.atexit = False
 
     def sending(self, size: int, abort: Callable[[], None]) -> None:
         """Start the time of rows that are put together; `abort` ends their connection, from any thread."""
-        self._answer.size = size
-        self._loop.call(self._unsent.sending, self._answer, abort)
+        if self._answer is not None:
+            self._answer.size = size
+            self._unsent.sending(self._answer, abort)
 
     def read(self, count: int) -> None:
         """Count bytes that their client has read."""
-        self._answer.read_bytes += count
+        if self._answer is not None:
+            self._answer.read_bytes += count
 
     def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the batches, of which the client has read one when it asks for the next; then give back."""
-        for batch in batches:
-            yield batch
-            self.read(batch.nbytes)
-        self.give_back()
+        try:
+            for batch in batches:
+                yield batch
+                self.read(batch.nbytes)
+        finally:
+            # An error of the group keeps what it has passed until garbage is collected.
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Hold the bytes no more; may be called more than once."""
+        if self._finalizer is not None:
+            self._finalizer()
 
 
 class UnsentRows:
@@ -68,20 +93,11 @@ class UnsentRows:
         self._wait_s = wait_s
         self._loop = LoopThread("unsent rows")
 
-    def hold(self, batch_bytes: int, owner: str) -> HeldRows:
-        """Hold bytes for a batch that is about to be fetched, as soon as there is room.
+    def taken(self, size: int, owner: str) -> Answer:
+        """Hold bytes; see `HeldRows.take`."""
+        return self._loop.run(self._take(size, owner)).result()
 
-        Args:
-            batch_bytes: what its rows have in the rings.
-            owner: whose it is.
-
-        Raises:
-            ServerUnavailable: there was none in time.
-        """
-        answer = self._loop.run(self._taken(batch_bytes * COPIES, owner)).result()
-        return HeldRows(self._loop, self._unsent, answer)
-
-    async def _taken(self, size: int, owner: str) -> Answer:
+    async def _take(self, size: int, owner: str) -> Answer:
         try:
             async with asyncio.timeout(self._wait_s):
                 return await self._unsent.take(size, owner)
@@ -92,11 +108,15 @@ class UnsentRows:
                 retry_after_s=0.5,
             ) from error
 
+    def sending(self, answer: Answer, abort: Callable[[], None]) -> None:
+        """Start the time of an answer; see `HeldRows.sending`."""
+        self._loop.call(self._unsent.sending, answer, abort)
+
+    def give_back(self, answer: Answer) -> None:
+        """Hold the bytes of an answer no more."""
+        with contextlib.suppress(RuntimeError):  # the gateway has been closed
+            self._loop.call(self._unsent.give_back, answer)
+
     def close(self) -> None:
         """End its thread; nothing can be held any more."""
         self._loop.end(0.0)
-
-
-def _given_back(loop: LoopThread, unsent: UnsentBytes, answer: Answer) -> None:
-    with contextlib.suppress(RuntimeError):  # the gateway has been closed
-        loop.call(unsent.give_back, answer)

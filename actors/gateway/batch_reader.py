@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -72,6 +72,14 @@ class Part:
         return int(ends[np.searchsorted(rows, int(rows[-1]) * index / self.count)])
 
 
+#: told of the bytes of rows when they were fetched, before they are put together
+Fetched: TypeAlias = Callable[[int], None]
+
+
+def not_noted(_: int) -> None:
+    """Do nothing with the bytes of rows that were fetched."""
+
+
 #: a batch in one part
 WHOLE = Part(0, 1)
 
@@ -123,17 +131,19 @@ class BatchReader:
         part: Part = WHOLE,
         *,
         definitions: bool = False,
+        fetched: Fetched = not_noted,
     ) -> pa.Table:
         """Return all tables' changes that the filter wants, of a part; see `canal_group.merge.rows.envelope`.
 
-        Shards send only these.
+        Shards send only these. `fetched` is called with their bytes before they are put together.
 
         Raises:
             ConfigError: the filter cannot be used.
         """
         TableFilter.of_reader(table_filter)  # refused whether or not a shard has to be asked
         selection = Selection(table_filter=table_filter)
-        return envelope(self._rows((client_id, epoch, batch_id), selection, part), definitions=definitions)
+        rows = self._rows((client_id, epoch, batch_id), selection, part, fetched)
+        return envelope(rows, definitions=definitions)
 
     def canal(
         self,
@@ -144,6 +154,7 @@ class BatchReader:
         *,
         rows_max: int = 0,
         part: Part = WHOLE,
+        fetched: Fetched = not_noted,
     ) -> pa.Table:
         """Return canal's entries of what the filter wants, of a part.
 
@@ -153,7 +164,7 @@ class BatchReader:
             ConfigError: the filter cannot be used.
         """
         TableFilter.of_reader(table_filter)
-        rows = self._rows((client_id, epoch, batch_id), Selection(table_filter=table_filter), part)
+        rows = self._rows((client_id, epoch, batch_id), Selection(table_filter=table_filter), part, fetched)
         return entries(rows, rows_max=rows_max)
 
     def messages(
@@ -172,7 +183,7 @@ class BatchReader:
             ConfigError: the filter cannot be used.
         """
         selection = Selection(table_filter=table_filter)
-        rows = self._rows((client_id, epoch, batch_id), selection, WHOLE)
+        rows = self._rows((client_id, epoch, batch_id), selection, WHOLE, not_noted)
         return messages(rows, {}, MESSAGES_ENTRY, transaction_ends=transaction_ends)
 
     def typed(
@@ -187,6 +198,7 @@ class BatchReader:
         added: tuple[str, ...] | None = None,
         part: Part = WHOLE,
         schema_only: bool = False,
+        fetched: Fetched = not_noted,
     ) -> pa.Table:
         """Return one table's changes, of a part, with the wanted columns; see `canal_group.merge.rows.typed`.
 
@@ -194,32 +206,27 @@ class BatchReader:
         """
         name = TableName.of(table)
         selection = Selection(name, bool(before), columns, schema_only=schema_only)
-        rows = self._rows((client_id, epoch, batch_id), selection, part)
+        rows = self._rows((client_id, epoch, batch_id), selection, part, fetched)
         return self._joined.typed(rows, name, before=before, columns=columns, added=added)
 
-    def bytes_of(self, key: tuple[str, int, int], part: Part) -> int:
-        """Return the bytes that the transactions of a part have in the rings, of all tables."""
-        headers = self._batch(key).headers
-        return int(headers["bytes"][part.of(headers)].sum())
-
-    def _batch(self, key: tuple[str, int, int]) -> Batch:
-        client_id, epoch, _ = key
+    def _rows(
+        self, key: tuple[str, int, int], selection: Selection, part: Part, fetched: Fetched
+    ) -> BatchRows:
+        client_id, epoch, batch_id = key
         with self._lock:
             batch = self._plans.get(key)
         if batch is None:
             batch = self._plan(*key)
             self.remember(client_id, epoch, batch)
-        return batch
-
-    def _rows(self, key: tuple[str, int, int], selection: Selection, part: Part) -> BatchRows:
-        batch = self._batch(key)
         try:
-            return self._fetch(batch, selection, part)
+            rows = self._fetch(batch, selection, part)
         except CanalGroupError:
             # The rings may have dropped the rows: ask the group whether the batch was acknowledged or rolled
             # back.
-            self._plan(*key)
+            self._plan(client_id, epoch, batch_id)
             raise
+        fetched(sum(table.rows.nbytes for shard in rows.shards for table in shard.tables))
+        return rows
 
     def _fetch(self, batch: Batch, selection: Selection, part: Part) -> BatchRows:
         run = part.of(batch.headers)

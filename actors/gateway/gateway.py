@@ -174,9 +174,10 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         destination, grant = self._destinations.find(ticket.get("destination"), caller)
         _check_allowed(destination.name, grant, ticket)
         key = key_of(ticket)
-        held = self._unsent.hold(destination.bytes_of(ticket), f"{destination.name}/{key[0]}")
+        held = HeldRows(self._unsent, f"{destination.name}/{key[0]}")
+        delivery_lease = destination.group.delivery_lease(*key)
         with _given_back_on_error(held):
-            return held, destination.group.delivery_lease(*key), destination.table(ticket)
+            return held, delivery_lease, destination.table(ticket, held.take)
 
 
 class Gateway:

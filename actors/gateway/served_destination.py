@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from canal_group.actors.admission.calls import ALL_QUESTIONS_MAX, QUESTIONS_MAX, Calls
-from canal_group.actors.gateway.batch_reader import BatchReader, Part
+from canal_group.actors.gateway.batch_reader import BatchReader, Fetched, Part, not_noted
 from canal_group.actors.gateway.canal.destination import CanalDestination
 from canal_group.actors.gateway.canal.packets import COUNTED as CANAL_PACKETS
 from canal_group.actors.gateway.gateway_counters import GatewayCounters
@@ -118,31 +118,35 @@ class ServedDestination:
             return []
         return [stream.getvalue()]
 
-    def bytes_of(self, ticket: Mapping[str, Any]) -> int:
-        """Return the bytes that the transactions of a ticket have in the rings; raises as `table`."""
-        return self.rows.bytes_of(key_of(ticket), _part_of(ticket))
-
-    def table(self, ticket: Mapping[str, Any]) -> pa.Table:
+    def table(self, ticket: Mapping[str, Any], fetched: Fetched = not_noted) -> pa.Table:
         """Return the rows of a ticket; a delivery lease is needed to send them.
+
+        Args:
+            ticket: names a batch, and what is wanted of it.
+            fetched: see `BatchReader.envelope`.
 
         Raises:
             CanalGroupError: they cannot be read, or the ticket is for what is not there.
             ArithmeticError, LookupError, TypeError, ValueError: it is malformed.
         """
-        table = self._read(ticket, *key_of(ticket)).unify_dictionaries()
+        table = self._read(ticket, fetched, *key_of(ticket)).unify_dictionaries()
         self.counters.sent(table.num_rows, table.nbytes)
         return table
 
-    def _read(self, ticket: Mapping[str, Any], client_id: str, epoch: int, batch_id: int) -> pa.Table:
+    def _read(
+        self, ticket: Mapping[str, Any], fetched: Fetched, client_id: str, epoch: int, batch_id: int
+    ) -> pa.Table:
         key, rows = (client_id, epoch, batch_id), self.rows
-        part = _part_of(ticket)
+        index, count = ticket.get("part", (0, 1))
+        part = Part(int(index), int(count))
         if ticket["format"] == "envelope":
             table_filter = self.requests.filter_of(client_id, epoch)
-            return rows.envelope(*key, table_filter, part, definitions=bool(ticket.get("definitions")))
+            definitions = bool(ticket.get("definitions"))
+            return rows.envelope(*key, table_filter, part, definitions=definitions, fetched=fetched)
         if ticket["format"] == "canal":
             rows_max = 0 if ticket.get("rows_max") is None else whole("rows_max", ticket["rows_max"])
             table_filter = self.requests.filter_of(client_id, epoch)
-            return rows.canal(*key, table_filter, rows_max=rows_max, part=part)
+            return rows.canal(*key, table_filter, rows_max=rows_max, part=part, fetched=fetched)
         return rows.typed(
             *key,
             str(ticket["table"]),
@@ -151,6 +155,7 @@ class ServedDestination:
             added=_names(ticket.get("added")),
             part=part,
             schema_only=bool(ticket.get("schema_only")),
+            fetched=fetched,
         )
 
     def close(self) -> None:
@@ -161,11 +166,6 @@ class ServedDestination:
 def key_of(ticket: Mapping[str, Any]) -> tuple[str, int, int]:
     """Return the batch that a ticket is for: client id, which was checked, epoch and batch id."""
     return ticket["client_id"], whole("epoch", ticket["epoch"]), whole("batch_id", ticket["batch_id"])
-
-
-def _part_of(ticket: Mapping[str, Any]) -> Part:
-    index, count = ticket.get("part", (0, 1))
-    return Part(int(index), int(count))
 
 
 def _names(values: Sequence[Any] | None) -> tuple[str, ...] | None:

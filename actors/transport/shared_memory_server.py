@@ -235,9 +235,11 @@ class SharedMemoryServer:
                 offer.check()
                 payload.write(pa.py_buffer(block[begin : begin + length]))
             offer.check()
-        except CanalGroupError:
+        except BaseException:
             if segment is not None:
                 segments.give_back([segment.number])
+            if offer.held is not None:
+                offer.held.give_back()
             raise
         if segment is not None and offer.held is not None:
             offer.held.give_back()

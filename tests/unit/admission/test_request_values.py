@@ -251,7 +251,6 @@ def test_an_unforeseen_error_is_logged_and_hidden_from_the_caller(
         raise error
 
     monkeypatch.setattr(group_handle.GroupHandle, "status", breaks)
-    monkeypatch.setattr(BatchReader, "bytes_of", lambda *_: 0)
     monkeypatch.setattr(group_handle.GroupHandle, "delivery_lease", breaks)
     refusal = asked(gateway_client, "status", '{"destination": "shop"}')
     reply = rows_asked(gateway_client, f"{{{MINE}}}")
@@ -284,7 +283,6 @@ def test_an_error_between_two_messages_is_told_as_before_the_first(
     delivery_leases = [NoLonger(error), DeliveryLease(lambda: None, lambda _: 1.0)]  # type: ignore[arg-type, return-value]
     monkeypatch.setattr(group_handle.GroupHandle, "delivery_lease", lambda *_: delivery_leases.pop(0))
     monkeypatch.setattr(Requests, "filter_of", lambda *_: "")
-    monkeypatch.setattr(BatchReader, "bytes_of", lambda *_: 0)
     monkeypatch.setattr(BatchReader, "envelope", lambda *_, **__: table)
     monkeypatch.setattr(gateway_client, "_reply_bytes_max", table.nbytes // 4)
     with own_connection(f"grpc://127.0.0.1:{gateway_client.port}") as client:

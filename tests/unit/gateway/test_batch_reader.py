@@ -180,3 +180,14 @@ def test_for_the_columns_of_a_table_shards_send_no_rows(shards: Shards):
     assert [rows for *_, rows in shards.sent] == [0, 0]
     assert (made.schema, made.num_rows) == (whole.schema, 0)
     assert whole.num_rows > 0
+
+
+def test_the_bytes_of_a_batch_are_those_that_shards_have_sent(shards: Shards):
+    sizes: list[int] = []
+    batch = merged_batch()
+    reader = BatchReader(shards.rows_at, lambda *_: batch, JoinedSchemas(TypeOverrides, lambda _: []))
+    for table_filter in ("", r"shop\.orders", "nothing"):
+        reader.envelope("a", 1, batch.batch_id, table_filter, fetched=sizes.append)
+    every, few, none = sizes
+    assert every > 20 * few > 0
+    assert none == 0

@@ -17,9 +17,9 @@ from support.instance.gateway import gateway_server
 from support.security.guarded_server import own_connection
 
 from canal_group.actors.admission import unsent_bytes
-from canal_group.actors.admission.unsent_rows import COPIES, UnsentRows
+from canal_group.actors.admission.unsent_rows import COPIES, HeldRows, UnsentRows
 from canal_group.actors.gateway import group_handle
-from canal_group.actors.gateway.batch_reader import BatchReader
+from canal_group.actors.gateway.batch_reader import BatchReader, Fetched
 from canal_group.actors.gateway.delivery_lease import DeliveryLease
 from canal_group.actors.gateway.gateway import GatewayServer
 from canal_group.actors.gateway.requests import Requests
@@ -46,11 +46,13 @@ class Assembly:
 
     def __init__(self) -> None:
         self.table = pa.table({"n": range(8)})
-        self.running, self.most, self.made = 0, 0, 0
+        self.fetched, self.running, self.most, self.made = 0, 0, 0, 0
         self.go_on = threading.Event()
         self._lock = threading.Lock()
 
-    def envelope(self, *_: Any, **__: Any) -> pa.Table:
+    def envelope(self, *_: Any, fetched: Fetched, **__: Any) -> pa.Table:
+        self.fetched += 1
+        fetched(BATCH_BYTES)
         with self._lock:
             self.running += 1
             self.most = max(self.most, self.running)
@@ -69,7 +71,6 @@ def assembly(monkeypatch: pytest.MonkeyPatch) -> Assembly:
     monkeypatch.setattr(group_handle.GroupHandle, "delivery_lease", lambda *_: lease)
     monkeypatch.setattr(Requests, "filter_of", lambda *_: "")
     monkeypatch.setattr(BatchReader, "envelope", made.envelope)
-    monkeypatch.setattr(BatchReader, "bytes_of", lambda *_: BATCH_BYTES)
     return made
 
 
@@ -106,6 +107,7 @@ def test_batches_are_put_together_within_the_bound(gateway: GatewayServer, assem
         reading = [pool.submit(read, gateway) for _ in range(6)]
         await_true(lambda: len(gateway._unsent._unsent._waiting) == 4, "four wait")
         assert held(gateway) == 2 * COPIES * BATCH_BYTES
+        assert assembly.fetched == 6, "what a shard does not send is waited for by its reader alone"
         assembly.go_on.set()
         assert [each.result(60) for each in reading] == [8] * 6
     assert (assembly.most, assembly.made) == (2, 6)
@@ -115,7 +117,8 @@ def test_batches_are_put_together_within_the_bound(gateway: GatewayServer, assem
 def test_an_error_gives_its_bytes_back(
     gateway: GatewayServer, assembly: Assembly, monkeypatch: pytest.MonkeyPatch
 ):
-    def broken(*_: Any, **__: Any) -> pa.Table:
+    def broken(*_: Any, fetched: Fetched, **__: Any) -> pa.Table:
+        fetched(BATCH_BYTES)
         raise ServerUnavailable("The shard is gone.")
 
     monkeypatch.setattr(BatchReader, "envelope", broken)
@@ -131,6 +134,7 @@ def test_a_reader_that_is_slow_while_others_wait_is_disconnected(
 ):
     """More than the sockets hold is not read. It is only while another one needs the room."""
     monkeypatch.setattr(unsent_bytes, "GRACE_S", 0.1)
+    monkeypatch.setattr(unsent_bytes, "PACE_BYTES_S", 1 << 40)
     assembly.table = pa.table({"n": pa.repeat(7, BATCH_BYTES // 8)})
     assembly.go_on.set()
     with (
@@ -151,13 +155,19 @@ def test_a_reader_that_is_slow_while_others_wait_is_disconnected(
 
 def test_a_batch_that_waits_too_long_is_to_be_asked_for_again():
     unsent = UnsentRows(10, wait_s=0.01)
-    first = unsent.hold(10, "a")
+
+    def taken(owner: str) -> HeldRows:
+        rows = HeldRows(unsent, owner)
+        rows.take(10)
+        return rows
+
+    first = taken("a")
     with pytest.raises(ServerUnavailable, match=r"Raise gateway\.unsent_bytes_max"):
-        unsent.hold(10, "b")
+        taken("b")
     first.give_back()
-    second = unsent.hold(10, "b")
+    second = taken("b")
     del second
-    third = unsent.hold(10, "c")
+    third = taken("c")
     assert unsent._unsent.held == COPIES * 10, "nothing referred to the second one any more"
     third.give_back()
     unsent.close()
