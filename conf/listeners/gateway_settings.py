@@ -72,7 +72,7 @@ class GatewayBounds(ConnectionBounds):
     #: approximate bytes of rows that were fetched and are not yet lent or sent, of all clients together
     unsent_bytes_max: Count = 64 << 20
     #: bytes of shared memory for the consumers of this machine, all together
-    lent_bytes_max: Count = 256 << 20
+    lent_bytes_max: Count = 128 << 20
 
 
 class GatewaySettings(GatewayBounds):

@@ -48,6 +48,8 @@ CLEARED_EVERY = 256
 SLOW = 3
 #: rows of a batch, at most: its 16 MiB are fewer
 BATCH_ROWS = 1_000
+#: what an election means for a consumer
+AGAIN = (canal_group.RolledBack, canal_group.UnknownBatch, canal_group.RetryableError)
 #: how long each part may take for a GiB, seconds
 PATIENCE_S = 600.0
 
@@ -71,7 +73,7 @@ class Hashed:
         Where disks and processors are busy there may be an election: what is not acknowledged comes again.
         """
         while self.rows < rows:
-            with contextlib.suppress(canal_group.RolledBack, canal_group.UnknownBatch):
+            with contextlib.suppress(*AGAIN):
                 batch = self._consumer.get_without_ack(BATCH_ROWS, timeout=10)
                 if batch is not None:
                     table = batch.envelope()

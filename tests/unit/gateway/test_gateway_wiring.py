@@ -23,7 +23,7 @@ BOUNDS = {
     "unauthenticated_bytes_max": 2_097_151,
     "request_bytes_max": 16_777_213,
     "unsent_bytes_max": 67_108_859,
-    "lent_bytes_max": 268_435_399,
+    "lent_bytes_max": 134_217_689,
 }
 
 
