@@ -46,6 +46,10 @@ class ShardProcess(Process):
         """Return new headers or a new low watermark."""
         return self.shard.poll(*arguments)
 
+    def free(self, *arguments: Any) -> None:
+        """Free acknowledged headers."""
+        self.shard.free(*arguments)
+
     def close_lane(self, epoch: int, lane: int) -> None:
         """Forget the ring of a replay."""
         self.note("is to end replay {} of epoch {}", lane, epoch)
@@ -109,10 +113,6 @@ class Shard(ShardProcess):
         """Open the stream after `position`."""
         self.note("is to read from {} for {}", position, (epoch, generation))
         return self.shard.open(epoch, generation, position, history, *more)
-
-    def free(self, *arguments: Any) -> None:
-        """Free acknowledged headers."""
-        self.shard.free(*arguments)
 
     def close(self, epoch: int) -> None:
         """Disconnect from the source."""

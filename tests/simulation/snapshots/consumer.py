@@ -33,7 +33,7 @@ from simulation.network import Network
 from simulation.process import Process
 from simulation.snapshots.copy import Copy, require
 from simulation.snapshots.group import GroupServer
-from simulation.snapshots.shard import Told
+from simulation.snapshots.shard import Fetched, Told
 from simulation.snapshots.source import Source
 
 ANSWER_US = 1_500 * MS
@@ -87,6 +87,8 @@ class Consumer(Process):
         self._sources, self._depth, self._snapshot, self._told = sources, depth, snapshot, told
         #: what it had at each cursor, by the places of the shards; it outlives the process
         self._copies: dict[str, Copy] = {}
+        #: by shard the server of its last page, and the pages that came from there, by their places
+        self._pages: dict[str, tuple[str, dict[tuple[Any, ...], Fetched]]] = {}
         #: probability that it rolls back
         self.fickle = 0.0
         #: whether it gets as much as it can
@@ -103,6 +105,10 @@ class Consumer(Process):
         self._held: deque[_Held] = deque()
         self._at = ""
         self.spawn(self._live())
+
+    def forget_pages(self, shard: str) -> None:
+        """Note that pages of a shard may come again with other rows, or at other places."""
+        self._pages.pop(shard, None)
 
     # ---- life ------------------------------------------------------------------------------------------
 
@@ -132,17 +138,17 @@ class Consumer(Process):
         self.acknowledged = self.copy.clone()
 
     def _find(self, start: GroupPosition) -> Copy:
-        """Return the copy that it had at a position, or before pages without rows after it."""
+        """Return the copy that it had at a position, or before it if nothing between has rows."""
         location = _location(start)
         if location in self._copies:
             return self._copies[location].clone()
-        best, pages = None, -1
+        best, most = None, (-1, -1)
         for copy in self._copies.values():
             ahead = [copy.shards[name].passed(at, self._sources[name]) for name, at in start.shards.items()]
             if all(each is not None for each in ahead):
                 found = copy.clone()
                 found.shards = dict(zip(start.shards, ahead, strict=True))  # type: ignore[arg-type]
-                best, pages = (found, _pages(copy)) if _pages(copy) > pages else (best, pages)
+                best, most = (found, _progress(copy)) if _progress(copy) > most else (best, most)
         require(best is not None, "{}: nothing was acknowledged at {}", self.name, location)
         assert best is not None
         return best
@@ -213,6 +219,7 @@ class Consumer(Process):
             copy.take(came)
             self._told.rows += len(came.rows)
             if header["flags"] & Flag.PAGE:
+                self._require_same(shard, uuid, batch.names[header["file"]], header, came)
                 self._told.reads += len(came.rows)
                 self._told.marks += len(came.statements)
             if header["flags"] & Flag.END:
@@ -226,6 +233,19 @@ class Consumer(Process):
         self._told.batches += 1
         self._at = _location(batch.end)
         self._held.append(_Held(batch.batch_id, done, _location(batch.ack), (self._at, copy.clone())))
+
+    def _require_same(self, shard: str, server: str, file: str, header: Any, came: Fetched) -> None:
+        """Require that a page that comes again at its place has the same rows."""
+        if self._group.forgets_cursors:
+            # Pages that were acknowledged are gone, and their cursor may be.
+            return
+        if self._pages.get(shard, ("", {}))[0] != server:
+            self._pages[shard] = server, {}
+        pages = self._pages[shard][1]
+        place = (file, int(header["begin_offset"]), int(header["row_begin"]))
+        there = pages.setdefault(place, came)
+        same = (there.rows, there.statements) == (came.rows, came.statements)
+        require(same, "{}: the page at {} is {} and was {}", shard, place, came, there)
 
     def _is_at(self, start: GroupPosition) -> bool:
         """Return whether it has what is before a batch."""
@@ -253,6 +273,7 @@ class Consumer(Process):
             "stop": StopSnapshot(client_id),
         }
         self.was_steered = True
+        self._pages.clear()
         for _ in range(20):
             try:
                 await self._give(calls[what])
@@ -262,6 +283,7 @@ class Consumer(Process):
             except CanalGroupError:
                 await self.sleep(RETRY_US)
             else:
+                self._pages.clear()
                 self.note("is steered: {}", what)
                 return
 
@@ -272,8 +294,9 @@ def _told(header: Any) -> str:
     return f"s{header['shard']}{page} {where} ({header['rows']})"
 
 
-def _pages(copy: Copy) -> int:
-    return sum(each.page_rows for each in copy.shards.values())
+def _progress(copy: Copy) -> tuple[int, int]:
+    shards = copy.shards.values()
+    return sum(each.count for each in shards), sum(each.page_rows for each in shards)
 
 
 def _location(cursor: GroupPosition) -> str:

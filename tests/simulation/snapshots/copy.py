@@ -59,16 +59,26 @@ class ShardCopy:
         return replace(self, tables=tables, trust=dict(self.trust))
 
     def passed(self, position: Position, source: Source) -> ShardCopy | None:
-        """Return it at a position up to which there are only pages without rows; None: there may be more."""
+        """Return it at a position up to which nothing has rows; None: something may have."""
         server = next(each for each in source.servers if position.is_of(each.uuid))
         location = (server.uuid, position.file, position.offset)
         count, part = server.count_at(position.file, position.offset), position.rows_into_transaction
-        if (count, part) != (self.count, self.part) or location[0] != self.location[0]:
-            return None
-        if location < self.location or (location == self.location and position.page_rows < self.page_rows):
+        if count > self.count:
+            if self.part or part or any(each.has_rows for each in source.transactions[self.count : count]):
+                return None
+        elif (
+            (count, part) != (self.count, self.part)
+            or location[0] != self.location[0]
+            or (location, position.page_rows) < (self.location, self.page_rows)
+        ):
             return None
         copy = self.clone()
-        copy.location, copy.page_rows, copy.text = location, position.page_rows, position.snapshot
+        copy.count, copy.location, copy.page_rows, copy.text = (
+            count,
+            location,
+            position.page_rows,
+            position.snapshot,
+        )
         return copy
 
     # ---- what comes ----------------------------------------------------------------------------------------

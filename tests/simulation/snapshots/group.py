@@ -16,7 +16,7 @@ from canal_group.merge.replay.replaying_group import ReplayingGroup
 from canal_group.merge.values.lane import lane_of
 from canal_group.merge.values.position import GroupPosition
 from simulation.loop import MS, Future, Loop
-from simulation.network import Network
+from simulation.network import Line, Network
 from simulation.process import Process
 from simulation.snapshots.shard import Fetched, Shard
 
@@ -25,6 +25,8 @@ TICK_US = 100 * MS
 REOPEN_US = 100 * MS
 POLL_S, POLL_HEADERS_MAX = 0.5, 64
 PACE_US = 25 * MS
+#: after what was acknowledged the ring is told so
+FREE_WITHIN_US = 10 * MS
 
 
 @dataclass
@@ -46,8 +48,20 @@ class _Followed:
     """A shard under one generation."""
 
     generation: int
+    #: the last sequence that the ring may drop, and the last one that it was told to drop
     done: int = NOTHING
     told: int = NOTHING
+    #: whether it is going to be told
+    telling: bool = False
+    #: what it is told does not arrive in another order
+    line: Line = field(default_factory=Line)
+
+    def to_tell(self) -> int:
+        """Return the sequence that the ring has to be told to drop, or NOTHING; it then counts as told."""
+        if self.done == self.told:
+            return NOTHING
+        self.told = self.done
+        return self.done
 
 
 class GroupServer(Process):
@@ -66,6 +80,11 @@ class GroupServer(Process):
     ) -> None:
         super().__init__(loop, "group")
         self._network, self._settings, self._shards, self._store = network, settings, shards, store
+
+    @property
+    def forgets_cursors(self) -> bool:
+        """Whether what was acknowledged may be forgotten when it is killed."""
+        return self._store.flush_us > 0
 
     def begin(self) -> None:
         """Take over."""
@@ -148,6 +167,9 @@ class GroupServer(Process):
                 found = self._followed.get((lane_of(generation), shard))
                 if found is not None and found.generation == generation:
                     found.done = sequence
+                    if not found.telling:
+                        found.telling = True
+                        self.after(FREE_WITHIN_US, lambda: self.spawn(self._free(shard, found)))
             case do.CloseLane(lane):
                 for shard, process in enumerate(self._shards):
                     self._followed.pop((lane, shard), None)
@@ -209,8 +231,9 @@ class GroupServer(Process):
         return self._followed.get((lane_of(followed.generation), shard)) is followed
 
     async def _follow(self, shard: int, followed: _Followed, asked: do.OpenShard) -> None:
-        process, term = self._shards[shard], (self.machine.epoch, followed.generation)
+        term = (self.machine.epoch, followed.generation)
         while True:
+            process = self._shards[shard]
             try:
                 opened = await self._network.call(self, process, "open", *term, asked.position, asked.read_to)
                 break
@@ -231,12 +254,9 @@ class GroupServer(Process):
                 self.tell(ev.ShardLost(shard, followed.generation, str(error), self.now_us))
 
     async def _poll(self, shard: int, followed: _Followed, process: Shard) -> None:
-        asked_us = self.now_us
-        done = followed.done if followed.done != followed.told else NOTHING
-        followed.told = followed.done
-        term = (self.machine.epoch, followed.generation)
+        asked_us, term = self.now_us, (self.machine.epoch, followed.generation)
         report: ShardReport = await self._network.call(
-            self, process, "poll", *term, POLL_HEADERS_MAX, POLL_S, done
+            self, process, "poll", *term, POLL_HEADERS_MAX, POLL_S, followed.to_tell(), line=followed.line
         )
         if not self._is_followed(shard, followed):
             return
@@ -259,3 +279,9 @@ class GroupServer(Process):
                 )
             )
         await self.sleep(max(MS, PACE_US - (self.now_us - asked_us)))
+
+    async def _free(self, shard: int, followed: _Followed) -> None:
+        followed.telling, done = False, followed.to_tell()
+        if done != NOTHING:
+            term = (self.machine.epoch, followed.generation)
+            await self._network.call(self, self._shards[shard], "free", *term, done, line=followed.line)

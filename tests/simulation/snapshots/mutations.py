@@ -8,14 +8,23 @@ from typing import Any
 
 import pyarrow as pa
 
+from canal_group.actors.snapshot import shard_snapshot
+from canal_group.actors.snapshot.lane_snapshot import LaneSnapshot
 from canal_group.actors.snapshot.page_folder import PageFolder
 from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
+from canal_group.actors.snapshot.snapshot_tables import SnapshotTables
+from canal_group.actors.snapshot.work import SelectedPage
+from canal_group.merge.order.stream import Stream
+from canal_group.merge.snapshot import table_rows
 from canal_group.merge.snapshot.cursor import KeyRange, TableCursor
 from canal_group.merge.snapshot.point import Point
+from canal_group.merge.snapshot.steps import TableChange
+from canal_group.merge.snapshot.table_rows import PlacedRows
 from canal_group.merge.snapshot.table_snapshot import TableSnapshot
 from canal_group.merge.snapshot.touch_log import TouchLog
 from canal_group.merge.snapshot.touched import Touched
-from canal_group.merge.values.chunk import Chunk, Op
+from canal_group.merge.values.chunk import Chunk, Op, TableName
+from canal_group.merge.values.position import GroupPosition, Position
 from simulation.snapshots.pages import Pages
 
 #: sets an attribute until the simulation has ended, as pytest's `monkeypatch.setattr`
@@ -80,12 +89,18 @@ def the_log_of_touched_rows_is_always_long_enough(patch: Patch) -> None:
 
 
 def touched_rows_are_kept(patch: Patch) -> None:
-    real = Touched.fate
+    """A page enters as it was read, whatever was touched since."""
+    patch(shard_snapshot, "placed", lambda rows, *_: PlacedRows(rows, ()))
 
-    def fate(self: Touched[Any], key: Any) -> Any:
-        return real(self if key in self.moved else Touched(), key)
 
-    patch(Touched, "fate", fate)
+def images_are_not_laid_over_rows(patch: Patch) -> None:
+    patch(table_rows, "_overlaid", lambda rows, indexes, _: rows.take(pa.array(indexes)))
+
+
+def images_that_lack_computed_columns_are_laid_over_rows(patch: Patch) -> None:
+    """Rows of which nobody knows what they are now are not read again."""
+    real = shard_snapshot.touched_by
+    patch(shard_snapshot, "touched_by", lambda batches, key, _: real(batches, key, frozenset()))
 
 
 def moved_rows_are_not_read_again(patch: Patch) -> None:
@@ -119,6 +134,81 @@ def a_page_in_flight_counts_as_read(patch: Patch) -> None:
     patch(TableSnapshot, "_cursor", cursor)
 
 
+def what_an_event_makes_read_counts_from_the_next_page_on(patch: Patch) -> None:
+    """The cursor at an event that moves a row does not say that the row is to be read again."""
+    real = ShardSnapshot._streamed
+
+    def streamed(self: ShardSnapshot, *more: Any) -> bool:
+        real(self, *more)
+        return False
+
+    patch(ShardSnapshot, "_streamed", streamed)
+
+
+def pages_that_were_read_before_a_statement_enter_after_it(patch: Patch) -> None:
+    real = shard_snapshot.change_of
+
+    def change_of(name: TableName, changes: Any) -> TableChange | None:
+        change = real(name, changes)
+        return None if change is TableChange.ALTERED else change
+
+    patch(shard_snapshot, "change_of", change_of)
+
+
+def pages_of_a_server_enter_the_stream_of_another_one(patch: Patch) -> None:
+    real = ShardSnapshot.page_read
+
+    def page_read(self: ShardSnapshot, work: Any, page: SelectedPage) -> None:
+        real(self, work, replace(page, point=replace(page.point, server=self._server)))
+
+    patch(ShardSnapshot, "page_read", page_read)
+
+
+def pages_enter_inside_transactions(patch: Patch) -> None:
+    real = LaneSnapshot.reached
+
+    def reached(self: LaneSnapshot, position: Position) -> None:
+        real(self, replace(position, rows_into_transaction=0))
+
+    patch(LaneSnapshot, "reached", reached)
+
+
+def pages_are_delivered_before_they_are_durable(patch: Patch) -> None:
+    patch(PageFolder, "add", lambda *_: None)
+
+
+def pages_are_read_anew_after_a_rollback(patch: Patch) -> None:
+    """What was delivered does not come again as it was."""
+    patch(PageFolder, "after", lambda *_: iter(()))
+
+
+def a_shard_that_was_cut_off_writes_pages(patch: Patch) -> None:
+    real = PageFolder.add
+
+    def add(self: PageFolder, *page: Any) -> None:
+        self._token = (self._folder / "owner").read_text()
+        real(self, *page)
+
+    patch(PageFolder, "add", add)
+
+
+def the_mark_comes_before_the_last_table_was_read(patch: Patch) -> None:
+    def ended(self: SnapshotTables) -> bool:
+        left = sum(not table.ended for table in self._begun.values())
+        return self._complete and not self._waiting and left < 2
+
+    patch(SnapshotTables, "ended", property(ended))
+
+
+def a_client_joins_the_live_log_before_its_snapshot_is_over(patch: Patch) -> None:
+    real = Stream.holds
+
+    def holds(self: Stream, sought: GroupPosition) -> bool:
+        return real(self, sought.with_snapshots(dict.fromkeys(sought.snapshots)))
+
+    patch(Stream, "holds", holds)
+
+
 #: each mutation
 MUTATIONS: tuple[Callable[[Patch], None], ...] = (
     what_is_written_is_taken_for_visible,
@@ -126,7 +216,18 @@ MUTATIONS: tuple[Callable[[Patch], None], ...] = (
     events_of_rows_that_will_be_read_are_dropped,
     the_log_of_touched_rows_is_always_long_enough,
     touched_rows_are_kept,
+    images_are_not_laid_over_rows,
+    images_that_lack_computed_columns_are_laid_over_rows,
     moved_rows_are_not_read_again,
+    what_an_event_makes_read_counts_from_the_next_page_on,
+    pages_that_were_read_before_a_statement_enter_after_it,
+    pages_of_a_server_enter_the_stream_of_another_one,
+    pages_enter_inside_transactions,
+    pages_are_delivered_before_they_are_durable,
+    pages_are_read_anew_after_a_rollback,
     pages_on_the_disk_follow_any_cursor,
+    a_shard_that_was_cut_off_writes_pages,
     a_page_in_flight_counts_as_read,
+    the_mark_comes_before_the_last_table_was_read,
+    a_client_joins_the_live_log_before_its_snapshot_is_over,
 )

@@ -72,11 +72,9 @@ class Pages:
         self._process: Shard = process
         self._source, self._loop = self._process.source, self._process.loop
         self.open, self._interrupted = True, False
-        self._pause()
-        if self._source.away:
-            raise self._lost()
         behind = self._loop.chance.random() < self._process.trouble.replica
         self._server: Server = self._source.replica if behind else self._source.active
+        self._pause()
 
     def interrupt(self) -> None:
         """End what waits for the server."""
@@ -101,9 +99,10 @@ class Pages:
         if chance.random() < trouble.slow:
             us *= 60
         self._process.host.event().wait(us / 1e6)
-        failed_over = getattr(self, "_server", self._source.active) is not self._source.active
+        failed_over = self._server is not self._source.active
         if (
             self._interrupted
+            or self._server.lost
             or self._source.away
             or chance.random() < trouble.failing
             or (failed_over and chance.random() < 0.3)
@@ -123,7 +122,8 @@ class Pages:
 
     def excess(self, limits: Mapping[str, float]) -> str | None:  # noqa: ARG002  it has all of them
         """Return whether the server does more than it may."""
-        return self._loop.chance.choice([None, None, None, "it runs 500 threads"])
+        busy = self._loop.chance.random() < self._process.trouble.busy
+        return "it runs 500 threads" if busy else None
 
     def readable(
         self,
@@ -134,6 +134,8 @@ class Pages:
     ) -> Readable:
         """Return how a table is read."""
         self._pause()
+        if self._source.shape.vendor == "bare":
+            raise TableRefused("the server has no GTIDs, so nothing proves what is visible")
         above = re.fullmatch(rf"{KEY} > (\d+)", where)
         return Readable(name, self._table(name), int(above[1]) if above else 0)
 

@@ -51,6 +51,7 @@ class StreamReader(Reader):
         if self.position is None:
             self.position = server.position(source.sent(server))
         at, known = self._where(server, self.position)
+        source.kept = max(source.kept, at[0] + bool(at[1]))
         self.server = server.uuid
         self._open(self.position)
         self._listener.connected(0, "simulated")
@@ -60,6 +61,7 @@ class StreamReader(Reader):
             sent = source.sent(server)
             if at[0] < sent:
                 chunk, at = server.chunk(at, chance.randrange(1, CHUNK_MAX + 1), sent)
+                source.kept = max(source.kept, at[0] + bool(at[1]))
                 self._listener.chunk_read(chunk)
                 self.position = position_after(self.position, chunk, self.server, {})
                 known = True

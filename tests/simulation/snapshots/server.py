@@ -74,6 +74,8 @@ class Server:
         #: until when commits wait for a replica
         self.stalled_until_us = 0
         self._sync_us = self._commit_us = 0
+        #: whether it is gone for good
+        self.lost = False
         #: tables that pages are reading
         self.reads: Counter[str] = Counter()
         #: done when there is something new to send
@@ -81,14 +83,26 @@ class Server:
 
     # ---- into it -----------------------------------------------------------------------------------------
 
+    def restore(self, transactions: Sequence[Transaction]) -> None:
+        """Have transactions from the beginning, as a server has that is made of another one."""
+        for each in transactions:
+            self._append(each)
+        self.synced = len(self.log)
+        self.committed.update(range(self.synced))
+        self.executed = self._gtids[-1]
+        self.tables = self.log[-1].tables if self.log else self.tables
+
     def flush(self, transaction: Transaction) -> None:
         """Write a transaction; the rest of its way takes its time."""
-        self.log.append(transaction)
-        source, number = transaction.gtid
-        self._gtids.append(self._gtids[-1].add(source, [number]))
+        self._append(transaction)
         chance = self._loop.chance
         self._sync_us = max(self._sync_us, self._loop.now_us + chance.randrange(STEP_MAX_US))
         self._loop.after(self._sync_us - self._loop.now_us, self._sync)
+
+    def _append(self, transaction: Transaction) -> None:
+        self.log.append(transaction)
+        source, number = transaction.gtid
+        self._gtids.append(self._gtids[-1].add(source, [number]) if number else self._gtids[-1])
 
     def _sync(self) -> None:
         transaction = self.log[self.synced]
@@ -122,7 +136,7 @@ class Server:
 
     def _execute(self, transaction: Transaction) -> None:
         source, number = transaction.gtid
-        self.executed = self.executed.add(source, [number])
+        self.executed = self.executed.add(source, [number]) if number else self.executed
 
     @property
     def pending(self) -> list[Transaction]:

@@ -10,12 +10,16 @@ from typing import Any, NamedTuple
 from support.defaults import address_of, ring_of, shard_wiring
 
 from canal_group.actors.shard.intake import Intake
+from canal_group.actors.shard.report import ShardReport
 from canal_group.actors.shard.shard import Shard as RealShard
 from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.conf.stream_settings import FilterSettings, SnapshotSettings
+from canal_group.merge.errors import ServerUnavailable
 from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.header import Flag
 from canal_group.merge.values.position import Position
-from simulation.loop import Loop
+from simulation.consumption import ViolationError
+from simulation.loop import Future, Loop
 from simulation.shard import ShardProcess
 from simulation.snapshots.reader import StreamReader
 from simulation.snapshots.source import Source
@@ -33,6 +37,8 @@ class Trouble:
     slow: float = 0.0
     #: that a connection is to the replica
     replica: float = 0.0
+    #: that so many threads run that nothing is read
+    busy: float = 0.0
 
 
 @dataclass(slots=True)
@@ -75,7 +81,7 @@ class Shard(ShardProcess):
     ) -> None:
         super().__init__(loop, f"s{source.index}")
         self.source, self.trouble, self.told = source, trouble, told
-        self._folder = folder
+        self._folder, self._reachable = folder, True
         options = ArchiveOptions(str(folder), 1.0, 1 << 30, None, 0.9, 0.8, None, None)
         address = address_of(self.name, "simulated", destination=DESTINATION, archive=options)
         self._wiring = shard_wiring(
@@ -96,10 +102,36 @@ class Shard(ShardProcess):
         """Be on another machine from now on."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def cut_off(self) -> None:
+        """Be out of reach from now on, and go on."""
+        self.note("is cut off")
+        self._reachable, unanswered = False, list(self._unanswered)
+        for call in unanswered:
+            self.answered(call, error=_gone(self.name))
+
+    def answer(self, call: Future, method: str, arguments: tuple[Any, ...]) -> None:
+        """Run a called method, unless it is out of reach."""
+        if self._reachable:
+            super().answer(call, method, arguments)
+        else:
+            call.fail(_gone(self.name))
+
     def _reader(self, intake: Intake) -> StreamReader:
         return StreamReader(self, self.source, intake)
 
     # ---- calls, each on a thread -----------------------------------------------------------------------
+
+    def poll(self, *arguments: Any) -> ShardReport:
+        """Return new headers or a new low watermark."""
+        report = super().poll(*arguments)
+        if report.run is not None:
+            headers = report.run.headers
+            for header in headers[headers["flags"] & Flag.PAGE != 0]:
+                place = f"{int(header['begin_offset']):020}-{int(header['row_begin']):020}"
+                name = f"{report.run.names[header['file']]}-{place}.page"
+                if next(self._folder.rglob(name), None) is None:
+                    raise ViolationError(f"{self.name}: page {name} is delivered and not durable")
+        return report
 
     def open(
         self, epoch: int, generation: int, position: Position | None, read_to: tuple[Position, ...]
@@ -125,6 +157,10 @@ class Shard(ShardProcess):
         before = max((each for each in texts if each <= begin), default=None)
         text = intake.ring._first_snapshot if before is None else texts[before]
         return [found[0]._replace(text=text), *found[1:]]
+
+
+def _gone(name: str) -> ServerUnavailable:
+    return ServerUnavailable(f"{name} is not there", retry_after_s=0.1)
 
 
 def _fetched(chunk: Chunk) -> list[Fetched]:

@@ -66,11 +66,20 @@ class Change:
     #: columns that the images before and after do not say
     before_lacks: frozenset[str] = frozenset()
     after_lacks: frozenset[str] = frozenset()
+    #: a difference: what was added to `w`, of which the image after says nothing else
+    adds: int = 0
 
     @property
-    def keys(self) -> set[int]:
-        """The keys that it touches."""
-        return {each[KEY] for each in (self.before, self.after) if each is not None}
+    def rows(self) -> set[tuple[str, int]]:
+        """The rows that it touches, by table and key."""
+        return {(self.table, each[KEY]) for each in (self.before, self.after) if each is not None}
+
+    def made(self, old: Row | None) -> Row | None:
+        """Return what becomes of a row."""
+        if not self.adds or self.after is None:
+            return self.after
+        assert old is not None, "a difference has a row before it"
+        return {**self.after, "w": old["w"] + self.adds}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +108,18 @@ class Transaction:
     statement: Statement | None
     #: the tables after it and all before it, by name
     tables: Mapping[str, Table] = field(repr=False)
+    #: rows that an XA transaction holds on to, whose changes are in another one
+    locks: frozenset[tuple[str, int]] = frozenset()
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether there is something of it for a consumer."""
+        return self.statement is not None or any(self.fragments)
 
     @property
     def touched(self) -> set[tuple[str, int]]:
         """The rows that it touches, by table and key."""
-        return {(each.table, key) for part in self.fragments for each in part for key in each.keys}
+        return {row for part in self.fragments for each in part for row in each.rows}.union(self.locks)
 
 
 def applied(tables: Mapping[str, Table], what: Change | Statement, number: int) -> dict[str, Table]:
@@ -122,10 +138,9 @@ def applied(tables: Mapping[str, Table], what: Change | Statement, number: int) 
         return tables
     table = tables[what.table]
     rows = dict(table.rows)
-    if what.before is not None:
-        rows.pop(what.before[KEY], None)
-    if what.after is not None:
-        rows[what.after[KEY]] = what.after
+    row = what.made(None if what.before is None else rows.pop(what.before[KEY], None))
+    if row is not None:
+        rows[row[KEY]] = row
     tables[what.table] = replace(table, rows=rows)
     return tables
 
@@ -164,20 +179,23 @@ def table_rows(table: str, definition: Table, placed: Sequence[Placed]) -> Table
         pa.array([each.row for each in placed], pa.int64()),
         pa.array([each.change.op for each in placed], pa.uint8()),
     ]
-    for side in ("before", "after"):
-        images = [
-            None
-            if (row := getattr(each.change, side)) is None
-            else {name: row[name] for name in columns if name not in getattr(each.change, f"{side}_lacks")}
-            for each in placed
-        ]
-        arrays.append(pa.array(images, schema.field(side).type))
+    changes = [each.change for each in placed]
+    # Of a difference and the document before it a reader makes the document.
+    befores = [_image(each.before, each.before_lacks) for each in changes]
+    afters = [_image(each.made(each.before), each.after_lacks) for each in changes]
+    arrays += [pa.array(befores, schema.field("before").type), pa.array(afters, schema.field("after").type)]
     if partial:
         arrays += [
             pa.array([_bits(getattr(each.change, lacks), columns) for each in placed], pa.binary(1))
             for lacks in ("before_lacks", "after_lacks")
         ]
     return TableRows(name, pa.RecordBatch.from_arrays(arrays, schema=schema), name)
+
+
+def _image(row: Row | None, lacks: frozenset[str]) -> Row | None:
+    if row is None or not lacks:
+        return row
+    return {name: value for name, value in row.items() if name not in lacks}
 
 
 def _bits(lacks: frozenset[str], columns: tuple[str, ...]) -> bytes:

@@ -26,26 +26,35 @@ from simulation.snapshots.consumer import Consumer
 from simulation.snapshots.group import GroupServer, Store
 from simulation.snapshots.pages import Pages
 from simulation.snapshots.shard import DESTINATION, Shard, Told, Trouble
-from simulation.snapshots.source import Shape, Source
+from simulation.snapshots.source import Images, Shape, Source, Vendor
+from simulation.snapshots.writer import Writer
 
 #: how long sources are written to and things go wrong, and how long it may take then until all is delivered
-FAULTS_US, RECOVERY_MAX_US = 1_000 * MS, 60 * S
+FAULTS_US, RECOVERY_MAX_US = 700 * MS, 60 * S
 #: how often it is looked at whether all was delivered
 LOOK_US = 50 * MS
+#: when more is written after the last fault: a consumer gets nothing of what has no rows
+LAST_WRITES_US = (100 * MS, 2 * S, 8 * S, 30 * S)
 #: of a dead process
 RESTART_US = 100 * MS
 #: where pages are kept: no disk is slower than the simulation
 FOLDER: Final = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
+_VENDORS: Final[tuple[Vendor, ...]] = ("mysql", "mariadb", "bare")
+_IMAGES: Final[tuple[Images, ...]] = ("full", "differences", "noblob", "minimal", "vague")
+
+
 class Fault(StrEnum):
     """What may go wrong."""
 
     KILL_SHARD = "a shard is killed"
+    CUT_OFF = "a shard goes on, and another one in its place"
     LOSE_PAGES = "a shard goes on on another machine"
     KILL_GROUP = "the group is killed"
     KILL_CONSUMER = "the consumer is killed"
     FAIL_OVER = "a replica takes over"
+    CRASH = "a replica takes over from a source that is gone"
     SOURCE_AWAY = "a source is away"
     STALL = "commits wait for a replica"
     DEFINE = "a statement"
@@ -59,10 +68,12 @@ class Fault(StrEnum):
 #: how often each of them is chosen
 _WEIGHTS: Final = {
     Fault.KILL_SHARD: 4,
+    Fault.CUT_OFF: 3,
     Fault.LOSE_PAGES: 3,
     Fault.KILL_GROUP: 5,
     Fault.KILL_CONSUMER: 4,
     Fault.FAIL_OVER: 3,
+    Fault.CRASH: 3,
     Fault.SOURCE_AWAY: 2,
     Fault.STALL: 8,
     Fault.DEFINE: 6,
@@ -104,22 +115,23 @@ class World:
         self._weights = dict.fromkeys(faults, 1) if faults else _WEIGHTS
         self.network = Network(loop)
         self.trouble, self.told = Trouble(), Told()
-        vendor = chance.choice(["mysql", "mysql", "mariadb"])
+        (vendor,) = chance.choices(_VENDORS, (12, 6, 1))
         shape = Shape(
             vendor,
-            chance.choice(["full", "noblob", "minimal", "vague"]),
+            chance.choice(_IMAGES),
             ordered=chance.random() < 0.7,
             sends_unsynced=chance.random() < 0.3,
             keyed=chance.random() < 0.85,
         )
         loop.note("world", "{}", shape)
         self.sources = [Source(loop, index, shape) for index in range(chance.choice([1, 2, 2]))]
+        prepares = chance.choice([0.0, 0.3])
+        self.writers = [Writer(loop, source, prepares) for source in self.sources]
         ring_size = chance.choice([4, 16, 64])
-        sizes = (ring_size, chance.choice([1, 2]))
-        self.shards = [
-            Shard(loop, source, folder / f"s{source.index}", sizes, self.trouble, self.told)
-            for source in self.sources
-        ]
+        self._folder, self._sizes = folder, (ring_size, chance.choice([1, 2]))
+        self.shards = list(map(self._shard, self.sources))
+        #: those that others have taken the place of
+        self.cut_off: list[Shard] = []
         by_name = {shard.name: shard.source for shard in self.shards}
         settings = group_settings(
             DESTINATION,
@@ -150,23 +162,28 @@ class World:
         ]
         self.consumers = [self.consumer, *others]
         self.trouble.failing, self.trouble.slow = chance.choice([0.0, 0.03]), chance.choice([0.0, 0.0, 0.1])
-        self.trouble.replica = chance.choice([0.0, 0.0, 0.2])
+        self.trouble.replica, self.trouble.busy = chance.choice([0.0, 0.0, 0.2]), chance.choice([0.0, 0.2])
         self.faults = 0
         #: whether the snapshot was paused, which nothing but an operator ends
         self.paused = False
         self._begin()
+
+    def _shard(self, source: Source) -> Shard:
+        folder = self._folder / f"s{source.index}"
+        return Shard(self.loop, source, folder, self._sizes, self.trouble, self.told)
 
     def _begin(self) -> None:
         loop, chance = self.loop, self.loop.chance
         for process in self.processes:
             process.start()
         busy = chance.choice([6, 12, 20])
-        for source in self.sources:
+        for writer in self.writers:
             for _ in range(busy):
-                loop.after(chance.randrange(FAULTS_US), source.write)
-        if len(self.sources) > 1:
+                loop.after(chance.randrange(FAULTS_US), writer.write)
+        if len(self.writers) > 1:
             for _ in range(chance.choice([0, 3])):
-                loop.after(chance.randrange(FAULTS_US), self._move)
+                one, other = chance.sample(self.writers, 2)
+                loop.after(chance.randrange(FAULTS_US), lambda one=one, other=other: one.move_to(other))
         for _ in range(chance.choice([0, 1, 3, 5])):
             (fault,) = chance.choices(list(self._weights), list(self._weights.values()))
             self._plan(fault)
@@ -189,13 +206,20 @@ class World:
         loop.note("fault", "{}", fault)
         self.faults += 1
         self.paused |= fault is Fault.PAUSE
-        source, shard = chance.choice(self.sources), chance.choice(self.shards)
+        shard = chance.choice(self.shards)
+        source, writer = shard.source, self.writers[shard.source.index]
         match fault:
             case Fault.KILL_SHARD:
                 shard.restart(RESTART_US)
+            case Fault.CUT_OFF:
+                self.shards[source.index] = other = self._shard(source)
+                self.cut_off.append(shard)
+                other.start()
+                shard.cut_off()
             case Fault.LOSE_PAGES:
                 shard.kill()
                 shard.lose_pages()
+                self.consumer.forget_pages(shard.name)
                 loop.after(RESTART_US, shard.start)
             case Fault.KILL_GROUP:
                 self.group.restart(RESTART_US)
@@ -203,33 +227,19 @@ class World:
                 self.consumer.restart(RESTART_US)
             case Fault.FAIL_OVER:
                 source.fail_over()
+            case Fault.CRASH:
+                source.fail_over(crashed=True)
             case Fault.SOURCE_AWAY:
                 source.away_until_us = loop.now_us + chance.randrange(20 * MS, 400 * MS)
             case Fault.STALL:
                 source.active.stalled_until_us = loop.now_us + chance.randrange(20 * MS, 500 * MS)
                 # Something is in the binlog meanwhile.
                 for _ in range(3):
-                    loop.after(chance.randrange(20 * MS), source.write)
+                    loop.after(chance.randrange(20 * MS), writer.write)
             case Fault.DEFINE:
-                source.define()
+                writer.define()
             case _ if self.consumer.alive:
                 self.consumer.spawn(self.consumer.steer(fault.value))
-
-    def _move(self) -> None:
-        """Let a row leave one shard; when that can be seen, it arrives at another one."""
-        one, other = self.loop.chance.sample(self.sources, 2)
-        row = one.leave()
-        if row is None:
-            return
-        number = len(one.transactions) - 1
-
-        def look() -> None:
-            if number in one.active.committed:
-                other.arrive(row)
-            else:
-                self.loop.after(5 * MS, look)
-
-        look()
 
     # ---- running -----------------------------------------------------------------------------------------
 
@@ -253,7 +263,7 @@ class World:
             shell.propagate = propagated
             shell.removeHandler(listening)
         self.loop.telling = False
-        for process in (*self.consumers, *self.processes):
+        for process in (*self.consumers, *self.processes, *self.cut_off):
             process.kill()
         told = dict(zip((each.name for each in fields(Told)), astuple(self.told), strict=True))
         counts = {**told, "faults": self.faults, "steps": self.loop.steps}
@@ -261,7 +271,10 @@ class World:
 
     def _heal(self) -> None:
         """End all faults, and pauses."""
-        self.trouble.failing = self.trouble.replica = self.trouble.slow = self.store.failing = 0.0
+        for shard in self.cut_off:
+            shard.kill()
+        trouble = self.trouble
+        trouble.failing = trouble.replica = trouble.slow = trouble.busy = self.store.failing = 0.0
         self.network.heal()
         for source in self.sources:
             source.away_until_us = 0
@@ -271,6 +284,9 @@ class World:
             consumer.fickle, consumer.hurries = 0.0, True
         for process in (*self.processes, self.consumer):
             process.start()
+        for writer in self.writers:
+            for at_us in LAST_WRITES_US:
+                self.loop.after(at_us, writer.write)
         if self.paused:
             self.consumer.spawn(self.consumer.steer(Fault.RESUME.value))
 
@@ -283,7 +299,7 @@ class World:
                 return False
             for source in self.sources:
                 mine = copy.shards[f"s{source.index}"]
-                if mine.count < len(source.transactions) or mine.text is not None:
+                if mine.count < source.due or mine.text is not None:
                     return False
         return True
 
@@ -293,7 +309,7 @@ class World:
             copy = consumer.acknowledged
             for name, source in by_name.items():
                 mine = None if copy is None else copy.shards[name]
-                count = len(source.transactions)
+                count = source.due
                 if mine is None or mine.count < count:
                     raise ViolationError(
                         f"{consumer.name} has not all {count} transactions of {name}: {mine}"
