@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +32,7 @@ SILENCE_MAX_S = 5.0
 
 @dataclass(slots=True)
 class Trouble:
-    """Probabilities of what goes wrong when pages are read."""
+    """What goes wrong when pages are read: probabilities, and what happens then."""
 
     failing: float = 0.0
     slow: float = 0.0
@@ -39,6 +40,8 @@ class Trouble:
     replica: float = 0.0
     #: that so many threads run that nothing is read
     busy: float = 0.0
+    #: called when a page was selected, before it has entered the stream
+    in_flight: Callable[[], None] = lambda: None
 
 
 @dataclass(slots=True)

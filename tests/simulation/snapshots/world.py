@@ -31,6 +31,8 @@ from simulation.snapshots.writer import Writer
 
 #: how long sources are written to and things go wrong, and how long it may take then until all is delivered
 FAULTS_US, RECOVERY_MAX_US = 700 * MS, 60 * S
+#: pages of which one may be in flight at a fault, and how long after its SELECT that is
+PAGES_MAX, IN_FLIGHT_MAX_US = 12, 20 * MS
 #: how often it is looked at whether all was delivered
 LOOK_US = 50 * MS
 #: when more is written after the last fault: a consumer gets nothing of what has no rows
@@ -163,6 +165,9 @@ class World:
         self.consumers = [self.consumer, *others]
         self.trouble.failing, self.trouble.slow = chance.choice([0.0, 0.03]), chance.choice([0.0, 0.0, 0.1])
         self.trouble.replica, self.trouble.busy = chance.choice([0.0, 0.0, 0.2]), chance.choice([0.0, 0.2])
+        self.trouble.in_flight = self._page_in_flight
+        #: what goes wrong while a page is in flight, by the number of the page
+        self._of_pages: dict[int, Fault] = {}
         self.faults = 0
         #: whether the snapshot was paused, which nothing but an operator ends
         self.paused = False
@@ -184,7 +189,7 @@ class World:
             for _ in range(chance.choice([0, 3])):
                 one, other = chance.sample(self.writers, 2)
                 loop.after(chance.randrange(FAULTS_US), lambda one=one, other=other: one.move_to(other))
-        for _ in range(chance.choice([0, 1, 3, 5])):
+        for _ in range(chance.choice([0, 2, 4, 6])):
             (fault,) = chance.choices(list(self._weights), list(self._weights.values()))
             self._plan(fault)
         # The others begin to write before the snapshot.
@@ -196,10 +201,21 @@ class World:
         return [*self.shards, self.group, *self.consumers[1:]]
 
     def _plan(self, fault: Fault) -> None:
-        at_us = self.loop.chance.randrange(50 * MS, FAULTS_US)
-        self.loop.after(at_us, lambda: self._happen(fault))
+        """Let a fault happen at some time, or while some page is in flight."""
+        if self.loop.chance.random() < 0.5:
+            self._of_pages[self.loop.chance.randrange(1, PAGES_MAX)] = fault
+        else:
+            self._happen_after(self.loop.chance.randrange(50 * MS, FAULTS_US), fault)
+
+    def _happen_after(self, delay_us: int, fault: Fault) -> None:
+        self.loop.after(delay_us, lambda: self._happen(fault))
         if fault is Fault.PAUSE:
-            self.loop.after(at_us + 100 * MS, lambda: self._happen(Fault.RESUME))
+            self.loop.after(delay_us + 100 * MS, lambda: self._happen(Fault.RESUME))
+
+    def _page_in_flight(self) -> None:
+        fault = self._of_pages.pop(self.told.pages, None)
+        if fault is not None:
+            self._happen_after(self.loop.chance.randrange(IN_FLIGHT_MAX_US), fault)
 
     def _happen(self, fault: Fault) -> None:  # noqa: C901 - one case a fault
         loop, chance = self.loop, self.loop.chance
@@ -271,6 +287,7 @@ class World:
 
     def _heal(self) -> None:
         """End all faults, and pauses."""
+        self._of_pages.clear()
         for shard in self.cut_off:
             shard.kill()
         trouble = self.trouble

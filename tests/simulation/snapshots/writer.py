@@ -25,6 +25,8 @@ from simulation.snapshots.table import (
 ADDED_MAX: Final = 2
 #: how long an XA transaction is prepared
 PREPARED_MAX_US: Final = 400 * MS
+#: how long a statement waits for a table
+DEFINE_WITHIN_US: Final = 100 * MS
 #: until something is tried again that is in somebody's way
 AGAIN_US: Final = 5 * MS
 
@@ -195,11 +197,17 @@ class Writer:
     # ---- statements ----------------------------------------------------------------------------------------
 
     def define(self) -> None:
-        """Run a statement on a table, unless somebody uses it."""
+        """Run a statement on some table, as soon as nobody uses it."""
+        name = self._loop.chance.choice(["t", "t", "u"])
+        self._define(name, self._loop.now_us + DEFINE_WITHIN_US)
+
+    def _define(self, name: str, until_us: int) -> None:
         source, chance = self._source, self._loop.chance
-        name = chance.choice(["t", "t", "u"])
-        used = source.active.reads[name] or any(table == name for table, _ in self._locked())
-        if name not in source.tables or used or not source.writable:
+        if source.active.reads[name] or not source.writable or any(name == of for of, _ in self._locked()):
+            if self._loop.now_us < until_us:
+                self._loop.after(MS, lambda: self._define(name, until_us))
+            return
+        if name not in source.tables:
             return
         table = source.tables[name]
         kind = chance.choice(["ALTER", "ALTER", "TRUNCATE", "RENAME", "ERASE"]) if name == "t" else "ALTER"
