@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from canal_group.merge.calls.batch import Batch
@@ -31,7 +32,7 @@ from canal_group.merge.values.position import GroupPosition
 from simulation.loop import MS, Loop
 from simulation.network import Network
 from simulation.process import Process
-from simulation.snapshots.copy import Copy, require
+from simulation.snapshots.copy import Copy, ShardCopy, require
 from simulation.snapshots.group import GroupServer
 from simulation.snapshots.shard import Fetched, Told
 from simulation.snapshots.source import Source
@@ -215,11 +216,11 @@ class Consumer(Process):
             # All headers of a shard in a batch are of one server.
             uuid = batch.end.shards[shard].server
             server = next(each for each in source.servers if each.uuid == uuid)
+            self._require_same(copy.shards[shard], shard, header, batch.names, uuid, came)
             copy.shards[shard].take(source, server, header, batch.names, came)
             copy.take(came)
             self._told.rows += len(came.rows)
             if header["flags"] & Flag.PAGE:
-                self._require_same(shard, uuid, batch.names[header["file"]], header, came)
                 self._told.reads += len(came.rows)
                 self._told.marks += len(came.statements)
             if header["flags"] & Flag.END:
@@ -234,18 +235,25 @@ class Consumer(Process):
         self._at = _location(batch.end)
         self._held.append(_Held(batch.batch_id, done, _location(batch.ack), (self._at, copy.clone())))
 
-    def _require_same(self, shard: str, server: str, file: str, header: Any, came: Fetched) -> None:
-        """Require that a page that comes again at its place has the same rows."""
+    def _require_same(
+        self, mine: ShardCopy, shard: str, header: Any, names: Sequence[str], server: str, came: Fetched
+    ) -> None:
+        """Require that pages which it was given before come again where they were, with their rows."""
         if self._group.forgets_cursors:
             # Pages that were acknowledged are gone, and their cursor may be.
             return
         if self._pages.get(shard, ("", {}))[0] != server:
             self._pages[shard] = server, {}
-        pages = self._pages[shard][1]
-        place = (file, int(header["begin_offset"]), int(header["row_begin"]))
-        there = pages.setdefault(place, came)
-        same = (there.rows, there.statements) == (came.rows, came.statements)
-        require(same, "{}: the page at {} is {} and was {}", shard, place, came, there)
+        pages, here = self._pages[shard][1], (mine.count, *mine.location[1:], mine.page_rows)
+        place: tuple[Any, ...] = (mine.count + 1,)
+        if header["flags"] & Flag.PAGE:
+            file = names[header["file"]]
+            place = (mine.count, file, int(header["begin_offset"]), int(header["row_begin"]))
+            there = pages.setdefault(place, came)
+            same = (there.rows, there.statements) == (came.rows, came.statements)
+            require(same, "{}: the page at {} is {} and was {}", shard, place, came, there)
+        lacking = [each for each in pages if here <= each < place]
+        require(not lacking, "{}: pages at {} do not come again", shard, lacking)
 
     def _is_at(self, start: GroupPosition) -> bool:
         """Return whether it has what is before a batch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from canal_group.merge.snapshot.touched import Touched
 from canal_group.merge.values.chunk import Chunk, Op, TableName
 from canal_group.merge.values.position import GroupPosition, Position
 from simulation.snapshots.pages import Pages
+from simulation.snapshots.world import Fault
 
 #: sets an attribute until the simulation has ended, as pytest's `monkeypatch.setattr`
 Patch = Callable[[Any, str, Any], None]
@@ -134,17 +135,6 @@ def a_page_in_flight_counts_as_read(patch: Patch) -> None:
     patch(TableSnapshot, "_cursor", cursor)
 
 
-def what_an_event_makes_read_counts_from_the_next_page_on(patch: Patch) -> None:
-    """The cursor at an event that moves a row does not say that the row is to be read again."""
-    real = ShardSnapshot._streamed
-
-    def streamed(self: ShardSnapshot, *more: Any) -> bool:
-        real(self, *more)
-        return False
-
-    patch(ShardSnapshot, "_streamed", streamed)
-
-
 def pages_that_were_read_before_a_statement_enter_after_it(patch: Patch) -> None:
     real = shard_snapshot.change_of
 
@@ -209,25 +199,24 @@ def a_client_joins_the_live_log_before_its_snapshot_is_over(patch: Patch) -> Non
     patch(Stream, "holds", holds)
 
 
-#: each mutation
-MUTATIONS: tuple[Callable[[Patch], None], ...] = (
-    what_is_written_is_taken_for_visible,
-    what_is_executed_is_taken_for_all_that_is_visible,
-    events_of_rows_that_will_be_read_are_dropped,
-    the_log_of_touched_rows_is_always_long_enough,
-    touched_rows_are_kept,
-    images_are_not_laid_over_rows,
-    images_that_lack_computed_columns_are_laid_over_rows,
-    moved_rows_are_not_read_again,
-    what_an_event_makes_read_counts_from_the_next_page_on,
-    pages_that_were_read_before_a_statement_enter_after_it,
-    pages_of_a_server_enter_the_stream_of_another_one,
-    pages_enter_inside_transactions,
-    pages_are_delivered_before_they_are_durable,
-    pages_are_read_anew_after_a_rollback,
-    pages_on_the_disk_follow_any_cursor,
-    a_shard_that_was_cut_off_writes_pages,
-    a_page_in_flight_counts_as_read,
-    the_mark_comes_before_the_last_table_was_read,
-    a_client_joins_the_live_log_before_its_snapshot_is_over,
-)
+#: each mutation, and the faults by which it is noticed soon; none: all
+MUTATIONS: Final[dict[Callable[[Patch], None], tuple[Fault, ...]]] = {
+    what_is_written_is_taken_for_visible: (),
+    what_is_executed_is_taken_for_all_that_is_visible: (),
+    events_of_rows_that_will_be_read_are_dropped: (),
+    the_log_of_touched_rows_is_always_long_enough: (),
+    touched_rows_are_kept: (),
+    images_are_not_laid_over_rows: (),
+    images_that_lack_computed_columns_are_laid_over_rows: (),
+    moved_rows_are_not_read_again: (),
+    pages_that_were_read_before_a_statement_enter_after_it: (Fault.DEFINE,),
+    pages_of_a_server_enter_the_stream_of_another_one: (Fault.FAIL_OVER, Fault.CRASH),
+    pages_enter_inside_transactions: (),
+    pages_are_delivered_before_they_are_durable: (),
+    pages_are_read_anew_after_a_rollback: (Fault.KILL_SHARD, Fault.KILL_CONSUMER),
+    pages_on_the_disk_follow_any_cursor: (),
+    a_shard_that_was_cut_off_writes_pages: (Fault.CUT_OFF, Fault.KILL_SHARD),
+    a_page_in_flight_counts_as_read: (),
+    the_mark_comes_before_the_last_table_was_read: (),
+    a_client_joins_the_live_log_before_its_snapshot_is_over: (),
+}

@@ -190,7 +190,7 @@ class Pages:
             else:
                 point = Point(server.uuid, executed, server.end(len(server.log)))
         self._process.told.pages += 1
-        self._process.trouble.in_flight()
+        self._process.trouble.in_flight(self._process, name.table)
         keys = [row[KEY] for row in rows]
         self._process.note("{} rows {} of {} at {} to {}", name.table, keys, step.rows, point.low, point.high)
         return SelectedPage(point, TableRows(name, read_rows(schema, batch), name), last)

@@ -40,8 +40,8 @@ class Trouble:
     replica: float = 0.0
     #: that so many threads run that nothing is read
     busy: float = 0.0
-    #: called when a page was selected, before it has entered the stream
-    in_flight: Callable[[], None] = lambda: None
+    #: called with shard and table when a page was selected, before it has entered the stream
+    in_flight: Callable[[Shard, str], None] = lambda *_: None
 
 
 @dataclass(slots=True)

@@ -46,4 +46,4 @@ def test_a_seed_is_the_same_schedule_every_time():
 @pytest.mark.parametrize("mutate", [case(each) for each in MUTATIONS])
 def test_a_broken_rule_is_noticed(mutate, monkeypatch):
     mutate(monkeypatch.setattr)
-    assert any(simulate(seed).violation for seed in range(1, SEEDS_MAX + 1))
+    assert any(simulate(seed, MUTATIONS[mutate]).violation for seed in range(1, SEEDS_MAX + 1))

@@ -207,22 +207,22 @@ class World:
         else:
             self._happen_after(self.loop.chance.randrange(50 * MS, FAULTS_US), fault)
 
-    def _happen_after(self, delay_us: int, fault: Fault) -> None:
-        self.loop.after(delay_us, lambda: self._happen(fault))
+    def _happen_after(self, delay_us: int, fault: Fault, shard: Shard | None = None, table: str = "") -> None:
+        self.loop.after(delay_us, lambda: self._happen(fault, shard, table))
         if fault is Fault.PAUSE:
-            self.loop.after(delay_us + 100 * MS, lambda: self._happen(Fault.RESUME))
+            self.loop.after(delay_us + 100 * MS, lambda: self._happen(Fault.RESUME, None, ""))
 
-    def _page_in_flight(self) -> None:
+    def _page_in_flight(self, shard: Shard, table: str) -> None:
         fault = self._of_pages.pop(self.told.pages, None)
         if fault is not None:
-            self._happen_after(self.loop.chance.randrange(IN_FLIGHT_MAX_US), fault)
+            self._happen_after(self.loop.chance.randrange(IN_FLIGHT_MAX_US), fault, shard, table)
 
-    def _happen(self, fault: Fault) -> None:  # noqa: C901 - one case a fault
+    def _happen(self, fault: Fault, shard: Shard | None, table: str) -> None:  # noqa: C901 - one case a fault
         loop, chance = self.loop, self.loop.chance
         loop.note("fault", "{}", fault)
         self.faults += 1
         self.paused |= fault is Fault.PAUSE
-        shard = chance.choice(self.shards)
+        shard = shard if shard in self.shards else chance.choice(self.shards)
         source, writer = shard.source, self.writers[shard.source.index]
         match fault:
             case Fault.KILL_SHARD:
@@ -253,7 +253,7 @@ class World:
                 for _ in range(3):
                     loop.after(chance.randrange(20 * MS), writer.write)
             case Fault.DEFINE:
-                writer.define()
+                writer.define(table)
             case _ if self.consumer.alive:
                 self.consumer.spawn(self.consumer.steer(fault.value))
 

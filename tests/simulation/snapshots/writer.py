@@ -196,10 +196,9 @@ class Writer:
 
     # ---- statements ----------------------------------------------------------------------------------------
 
-    def define(self) -> None:
-        """Run a statement on some table, as soon as nobody uses it."""
-        name = self._loop.chance.choice(["t", "t", "u"])
-        self._define(name, self._loop.now_us + DEFINE_WITHIN_US)
+    def define(self, name: str) -> None:
+        """Run a statement on a table, as soon as nobody uses it; or on some table, without its name."""
+        self._define(name or self._loop.chance.choice("ttu"), self._loop.now_us + DEFINE_WITHIN_US)
 
     def _define(self, name: str, until_us: int) -> None:
         source, chance = self._source, self._loop.chance
