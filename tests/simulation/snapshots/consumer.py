@@ -245,14 +245,14 @@ class Consumer(Process):
         if self._pages.get(shard, ("", {}))[0] != server:
             self._pages[shard] = server, {}
         pages, here = self._pages[shard][1], (mine.count, *mine.location[1:], mine.page_rows)
-        place: tuple[Any, ...] = (mine.count + 1,)
+        position: tuple[Any, ...] = (mine.count + 1,)
         if header["flags"] & Flag.PAGE:
             file = names[header["file"]]
-            place = (mine.count, file, int(header["begin_offset"]), int(header["row_begin"]))
-            there = pages.setdefault(place, came)
+            position = (mine.count, file, int(header["begin_offset"]), int(header["row_begin"]))
+            there = pages.setdefault(position, came)
             same = (there.rows, there.statements) == (came.rows, came.statements)
-            require(same, "{}: the page at {} is {} and was {}", shard, place, came, there)
-        lacking = [each for each in pages if here <= each < place]
+            require(same, "{}: the page at {} is {} and was {}", shard, position, came, there)
+        lacking = [each for each in pages if here <= each < position]
         require(not lacking, "{}: pages at {} do not come again", shard, lacking)
 
     def _is_at(self, start: GroupPosition) -> bool:

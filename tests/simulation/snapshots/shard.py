@@ -130,11 +130,23 @@ class Shard(ShardProcess):
         if report.run is not None:
             headers = report.run.headers
             for header in headers[headers["flags"] & Flag.PAGE != 0]:
-                place = f"{int(header['begin_offset']):020}-{int(header['row_begin']):020}"
-                name = f"{report.run.names[header['file']]}-{place}.page"
-                if next(self._folder.rglob(name), None) is None:
-                    raise ViolationError(f"{self.name}: page {name} is delivered and not durable")
+                file, at = (
+                    report.run.names[header["file"]],
+                    (int(header["begin_offset"]), int(header["row_begin"])),
+                )
+                if not self._has_page(file, at):
+                    raise ViolationError(
+                        f"{self.name}: the page at {file}, {at} is delivered and not durable"
+                    )
         return report
+
+    def _has_page(self, file: str, at: tuple[int, int]) -> bool:
+        """Return whether a file on its disk is of pages from one at or before `at` to one at or after it."""
+        for path in self._folder.rglob(f"{file}-*.page"):
+            *_, offset, row, last_offset, last_row = path.stem.split("-")
+            if (int(offset), int(row)) <= at <= (int(last_offset), int(last_row)):
+                return True
+        return False
 
     def open(
         self, epoch: int, generation: int, position: Position | None, read_to: tuple[Position, ...]

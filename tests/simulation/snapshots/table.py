@@ -75,7 +75,7 @@ class Change:
         return {(self.table, each[KEY]) for each in (self.before, self.after) if each is not None}
 
     def made(self, old: Row | None) -> Row | None:
-        """Return what becomes of a row."""
+        """Return the row that it makes of one."""
         if not self.adds or self.after is None:
             return self.after
         assert old is not None, "a difference has a row before it"
