@@ -212,7 +212,7 @@ def test_a_stream_that_only_moves_lets_a_page_enter(tmp_path):
 def test_a_page_before_the_first_transaction_has_the_time_of_its_file(tmp_path):
     lane = Opened(tmp_path)
     lane.read((1, "a"), at=100)
-    assert lane.ring.get_within(0).headers["commit_us"].tolist() == [5_000_000, 5_000_000]
+    assert lane.got().headers["commit_us"].tolist() == [5_000_000, 5_000_000]
     lane.intake.close()
 
 
