@@ -121,6 +121,9 @@ def test_replica_lag_max_s(make, address_to):
         with contextlib.closing(replica.connect()) as locker, locker.cursor() as cursor:
             cursor.execute("LOCK TABLES app.g READ, app.t READ")
             source.execute("INSERT INTO app.g VALUES (1, 'late')")
+            with contextlib.closing(connect(address)) as connection:
+                facts = server_facts(address, connection)
+                await_true(lambda: lag_s(address, connection, facts), "a lag")
             with running(address, replica_lag_max_s=0.5) as shard:
                 client = SnapshotClient(shard, begun(address))
                 client.read_until(lambda: "behind its own source" in waits_for(client), "it waits")

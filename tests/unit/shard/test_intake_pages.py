@@ -428,7 +428,7 @@ def test_a_lane_ends_when_its_folder_is_opened_by_another_lane(tmp_path):
     await_true(lambda: old.intake.ended is not None, "it ends")
     assert "another lane's by now" in old.intake.ended.message
     with pytest.raises(ShardUnavailable):
-        old.ring.get_within(0)
+        old.ring.get_within(60)
     new.read((1, "b"), at=100)
     assert new.entered() == [(100, 0, ["app.t"]), (100, 1, OVER)]
     for each in (old, new):
