@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from dataclasses import replace
@@ -424,7 +425,9 @@ def test_a_page_that_was_not_written_is_not_there_after_a_crash(tmp_path, disk):
 def test_a_lane_ends_when_its_folder_is_opened_by_another_lane(tmp_path):
     old = Opened(tmp_path)
     new = Opened(tmp_path)
-    old.read((1, "a"), at=100)
+    # The ring may be closed before all of it is there.
+    with contextlib.suppress(ShardUnavailable):
+        old.read((1, "a"), at=100)
     await_true(lambda: old.intake.ended is not None, "it ends")
     assert "another lane's by now" in old.intake.ended.message
     with pytest.raises(ShardUnavailable):
