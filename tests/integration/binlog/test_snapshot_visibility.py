@@ -17,6 +17,9 @@ from support.sources.snapshot_lanes import Writer, begun, caught_up, filled, run
 
 from playground.database.mysql import MySqlServer
 
+#: rows that each session inserts, at most
+WRITTEN_MAX = 2_000
+
 
 @pytest.mark.parametrize("threads", first_quick(1, [2, 5]))
 @pytest.mark.parametrize("case", ["visible_before_gtid_executed", "binlog_order_commits_off"])
@@ -29,7 +32,7 @@ def test_of_tiny_commits(mysql, source_address, tmp_path, case, threads):
 
     def insert(first):
         with closing(mysql.connect()) as connection, connection.cursor() as cursor:
-            for key in itertools.count(first, 2 * threads):
+            for key in itertools.islice(itertools.count(first, 2 * threads), WRITTEN_MAX):
                 if stopped.is_set():
                     break
                 cursor.execute(f"INSERT INTO app.t VALUES ({key}, 'new')")
