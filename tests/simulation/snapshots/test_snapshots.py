@@ -16,7 +16,7 @@ SEEDS_MAX = 300
 #: seconds that so many may take
 LONG = [pytest.mark.soak, pytest.mark.timeout(900)]
 #: the mutations that the first few seeds notice; `make soak` runs the others
-QUICK = {"touched_rows_are_kept"}
+QUICK = {"what_is_written_is_taken_for_visible", "touched_rows_are_kept"}
 
 
 def case(mutate):
