@@ -13,7 +13,6 @@ from canal_group.actors.snapshot.lane_snapshot import LaneSnapshot
 from canal_group.actors.snapshot.page_folder import PageFolder
 from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
 from canal_group.actors.snapshot.snapshot_tables import SnapshotTables
-from canal_group.actors.snapshot.work import SelectedPage
 from canal_group.merge.order.stream import Stream
 from canal_group.merge.snapshot import table_rows
 from canal_group.merge.snapshot.cursor import KeyRange, TableCursor
@@ -145,15 +144,6 @@ def pages_that_were_read_before_a_statement_enter_after_it(patch: Patch) -> None
     patch(shard_snapshot, "change_of", change_of)
 
 
-def pages_of_a_server_enter_the_stream_of_another_one(patch: Patch) -> None:
-    real = ShardSnapshot.page_read
-
-    def page_read(self: ShardSnapshot, work: Any, page: SelectedPage) -> None:
-        real(self, work, replace(page, point=replace(page.point, server=self._server)))
-
-    patch(ShardSnapshot, "page_read", page_read)
-
-
 def pages_enter_inside_transactions(patch: Patch) -> None:
     real = LaneSnapshot.reached
 
@@ -210,7 +200,6 @@ MUTATIONS: Final[dict[Callable[[Patch], None], tuple[Fault, ...]]] = {
     images_that_lack_computed_columns_are_laid_over_rows: (),
     moved_rows_are_not_read_again: (),
     pages_that_were_read_before_a_statement_enter_after_it: (Fault.DEFINE,),
-    pages_of_a_server_enter_the_stream_of_another_one: (Fault.FAIL_OVER, Fault.CRASH),
     pages_enter_inside_transactions: (),
     pages_are_delivered_before_they_are_durable: (),
     pages_are_read_anew_after_a_rollback: (Fault.KILL_SHARD, Fault.KILL_CONSUMER),
