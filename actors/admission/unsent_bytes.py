@@ -70,6 +70,11 @@ class UnsentBytes:
         """Whether three quarters of the bytes are free: answers that nobody has asked for may be made."""
         return not self._waiting and self.held * 4 < self._bytes_max
 
+    @property
+    def crowded(self) -> bool:
+        """Whether an answer waits for room."""
+        return bool(self._waiting)
+
     async def take(self, size: int, owner: str) -> Answer:
         """Hold bytes for an answer, as soon as there is room; `give_back` has to follow."""
         answer, turn = Answer(owner, size), asyncio.get_running_loop().create_future()

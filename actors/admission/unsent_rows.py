@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -14,11 +15,14 @@ from typing import Final
 import pyarrow as pa
 
 from canal_group.actors.admission.unsent_bytes import Answer, UnsentBytes
+from canal_group.actors.process.clock import clock_s
 from canal_group.actors.process.loop_thread import LoopThread
 from canal_group.merge.errors import ServerUnavailable
 
 #: how often a batch is in memory while its rows are put together: as fetched, by tables, and in merged order
 COPIES: Final = 3
+#: between two looks whether rows wait for room, seconds
+LOOK_S: Final = 0.005
 #: how long a batch waits, seconds; its consumer gives up after a minute
 WAIT_S: Final = 30.0
 
@@ -37,6 +41,10 @@ class HeldRows:
         self._unsent, self._owner = unsent, owner
         self._answer: Answer | None = None
         self._finalizer: weakref.finalize[[Answer], HeldRows] | None = None
+
+    def await_turn(self) -> None:
+        """Wait while rows that were fetched wait for room, before more are fetched."""
+        self._unsent.await_turn()
 
     def take(self, batch_bytes: int) -> None:
         """Hold bytes for rows that were fetched, as soon as there is room; call it once.
@@ -92,6 +100,12 @@ class UnsentRows:
         self._unsent = UnsentBytes(bytes_max)
         self._wait_s = wait_s
         self._loop = LoopThread("unsent rows")
+
+    def await_turn(self) -> None:
+        """Wait while rows wait for room, but not longer than they do."""
+        until_s = clock_s() + self._wait_s
+        while self._unsent.crowded and clock_s() < until_s:
+            time.sleep(LOOK_S)
 
     def taken(self, size: int, owner: str) -> Answer:
         """Hold bytes; see `HeldRows.take`."""

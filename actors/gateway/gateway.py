@@ -175,6 +175,7 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         _check_allowed(destination.name, grant, ticket)
         key = key_of(ticket)
         held = HeldRows(self._unsent, f"{destination.name}/{key[0]}")
+        held.await_turn()
         delivery_lease = destination.group.delivery_lease(*key)
         with _given_back_on_error(held):
             return held, delivery_lease, destination.table(ticket, held.take)
