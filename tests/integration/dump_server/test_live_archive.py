@@ -241,7 +241,7 @@ def test_a_first_start_with_an_empty_archive_has_each_byte_sent_once(archived: A
         assert [row["after"] for row in recorder.rows(table)] == expected, table
 
 
-@pytest.mark.parametrize("is_archived", [True, False])
+@pytest.mark.parametrize("is_archived", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_a_lapped_reader_has_each_byte_sent_once(
     archived: Archived, is_archived: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
