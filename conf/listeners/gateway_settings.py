@@ -70,9 +70,9 @@ class GatewayBounds(ConnectionBounds):
     #: calls of one client that are answered concurrently
     calls_max: Count = 512
     #: approximate bytes of rows that were fetched and are not yet lent or sent, of all clients together
-    unsent_bytes_max: Count = 64 << 20
+    unsent_bytes_max: Count = 48 << 20
     #: bytes of shared memory for the consumers of this machine, all together
-    lent_bytes_max: Count = 128 << 20
+    lent_bytes_max: Count = 96 << 20
 
 
 class GatewaySettings(GatewayBounds):
