@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -90,6 +90,8 @@ class Consumer(Process):
         self._copies: dict[str, Copy] = {}
         #: by shard the server of its last page, and the pages that came from there, by their places
         self._pages: dict[str, tuple[str, dict[tuple[Any, ...], Fetched]]] = {}
+        #: by shard how often they were forgotten
+        self._forgotten = Counter[str]()
         #: probability that it rolls back
         self.fickle = 0.0
         #: whether it gets as much as it can
@@ -110,6 +112,7 @@ class Consumer(Process):
     def forget_pages(self, shard: str) -> None:
         """Note that pages of a shard may come again with other rows, or at other places."""
         self._pages.pop(shard, None)
+        self._forgotten[shard] += 1
 
     # ---- life ------------------------------------------------------------------------------------------
 
@@ -206,6 +209,8 @@ class Consumer(Process):
         self._seen_id = batch.batch_id
         if batch.batch_id >> _EPOCH_BITS != self._group.machine.epoch:
             raise ServerUnavailable("The server of the batch has ended.")
+        # Rows on their way may be of pages that are forgotten meanwhile.
+        forgotten = self._forgotten.copy()
         rows = self._network.call(self, self._group, "rows", batch.headers, batch.generation, batch.shards)
         found = await self.within(rows, ANSWER_US, ServerUnavailable("No rows came."))
         done = self._held[-1].copy if self._held else self.acknowledged
@@ -216,7 +221,8 @@ class Consumer(Process):
             # All headers of a shard in a batch are of one server.
             uuid = batch.end.shards[shard].server
             server = next(each for each in source.servers if each.uuid == uuid)
-            self._require_same(copy.shards[shard], shard, header, batch.names, uuid, came)
+            if self._forgotten[shard] == forgotten[shard]:
+                self._require_same(copy.shards[shard], shard, header, batch.names, uuid, came)
             copy.shards[shard].take(source, server, header, batch.names, came)
             copy.take(came)
             self._told.rows += len(came.rows)
@@ -242,7 +248,8 @@ class Consumer(Process):
         if self._group.forgets_cursors:
             # Pages that were acknowledged are gone, and their cursor may be.
             return
-        if self._pages.get(shard, ("", {}))[0] != server:
+        if self._pages.get(shard, ("", {}))[0] != server or mine.location[0] != server:
+            # Where it goes on from another server's position, what it did not acknowledge is read anew.
             self._pages[shard] = server, {}
         pages, here = self._pages[shard][1], (mine.count, *mine.location[1:], mine.page_rows)
         position: tuple[Any, ...] = (mine.count + 1,)
