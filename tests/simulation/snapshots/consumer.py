@@ -114,6 +114,10 @@ class Consumer(Process):
         self._pages.pop(shard, None)
         self._forgotten[shard] += 1
 
+    def _forget_all(self) -> None:
+        for shard in self._sources:
+            self.forget_pages(shard)
+
     # ---- life ------------------------------------------------------------------------------------------
 
     async def _live(self) -> None:
@@ -288,7 +292,7 @@ class Consumer(Process):
             "stop": StopSnapshot(client_id),
         }
         self.was_steered = True
-        self._pages.clear()
+        self._forget_all()
         for _ in range(20):
             try:
                 await self._give(calls[what])
@@ -298,7 +302,7 @@ class Consumer(Process):
             except CanalGroupError:
                 await self.sleep(RETRY_US)
             else:
-                self._pages.clear()
+                self._forget_all()
                 self.note("is steered: {}", what)
                 return
 
