@@ -127,7 +127,8 @@ class Shard(ShardProcess):
     def poll(self, *arguments: Any) -> ShardReport:
         """Return new headers or a new low watermark."""
         report = super().poll(*arguments)
-        if report.run is not None:
+        # The report of a shard that is out of reach arrives nowhere; who has its place may have dropped the page.
+        if report.run is not None and self._reachable:
             headers = report.run.headers
             for header in headers[headers["flags"] & Flag.PAGE != 0]:
                 file, at = (
