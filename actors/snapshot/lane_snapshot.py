@@ -4,8 +4,8 @@
     chunk_read    before all pages are there again, a chunk is stored in parts around them
     reached       after that the shard's snapshot decides, and new pages are read
 
-What happens to tables before that is not looked at row by row: a table of which rows may have moved is read
-from its beginning.
+What happens to tables before that is not looked at row by row: a table of which rows may have moved is named
+in the cursor, and read from its beginning if no page that was read before says how far it was read then.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import logging
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -26,7 +27,7 @@ from canal_group.actors.snapshot.table_changes import change_of, changes_in
 from canal_group.binlog.archive.forms.key import Keys
 from canal_group.merge.errors import DataError, ShardUnavailable
 from canal_group.merge.snapshot.client_progress import FAILED_MAX
-from canal_group.merge.snapshot.cursor import OVER, SnapshotCursor, name_of_text
+from canal_group.merge.snapshot.cursor import OVER, SNAPSHOT_TEXT_MAX, SnapshotCursor, name_of_text
 from canal_group.merge.snapshot.steps import TableChange
 from canal_group.merge.values.chunk import ABSENT, Chunk
 from canal_group.merge.values.header import Flag
@@ -34,6 +35,10 @@ from canal_group.merge.values.position import Position
 
 #: bytes of rows that a client has not acknowledged with which pages wait: changes come after them
 HELD_MAX: Final = 4 << 20
+#: most cursors that a page names as those which it follows, and their characters: who goes on from an older
+#: one has the pages after it read anew
+FOLLOWED_MAX: Final = 64
+FOLLOWED_CHARACTERS_MAX: Final = 1 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -102,8 +107,8 @@ class LaneSnapshot:
     def __init__(self, parts: SnapshotParts, intake: Intake) -> None:
         self._parts, self._intake = parts, intake
         self._cursor = parts.cursor
-        #: the cursor after the last page, and the last one that is in the stream
-        self._texts = (self.begins_with, self.begins_with)
+        #: the cursor after the last page, and those that changes have made of it in the stream since
+        self._texts: tuple[str, ...] = (self.begins_with,)
         self._pages: PageFolder | None = None
         self._writer: PageWriter | None = None
         self._server = ""
@@ -150,6 +155,8 @@ class LaneSnapshot:
             follows = pages.follows(start) if same else ()
             kept = same and (not follows or _lineage(self.begins_with) in map(_lineage, follows))
             pages.remove_before(start if kept else None)
+            if not (kept and follows):
+                self._cursor = self._cursor.settled()
         except OSError as error:
             raise DataError(
                 f"The folder {folder} of a snapshot's pages cannot be used: {error.strerror or error}.",
@@ -264,7 +271,7 @@ class LaneSnapshot:
         """Put a page, or a chunk of the stream; see `Store`."""
         follows = self._texts
         if chunk.snapshot is not None:
-            self._texts = (chunk.snapshot if _is_page(chunk) else follows[0], chunk.snapshot)
+            self._texts = (chunk.snapshot,) if _is_page(chunk) else _with_last(follows, chunk.snapshot)
         if _is_page(chunk):
             assert self._writer is not None, "the shard's snapshot was begun"
             self._intake.store_page(chunk, written=False)
@@ -280,6 +287,7 @@ class LaneSnapshot:
         with self._lock:
             if self._closed:
                 return
+            self._cursor = self._cursor.settled()
             self._writer = PageWriter(parts.shard, self._pages, intake.wrote, intake.end, parts.host)
             snapshot = ShardSnapshot(
                 self._cursor, parts.shard, self._server, parts.pages_max, self, parts.host
@@ -295,20 +303,20 @@ class LaneSnapshot:
             self._over = True
         elif text is not None:
             # Who steers the snapshot does it by the position; how far it is, the page says.
-            self._cursor = replace(self._cursor, tables=SnapshotCursor.from_json(text).tables)
+            self._cursor = replace(self._cursor, tables=SnapshotCursor.from_json(text).tables, moved=())
             text = self._cursor.to_json()
-            self._texts = (text, text)
+            self._texts = (text,)
             page = replace(page, snapshot=text)
         self._intake.store_page(page, written=True)
 
     def _with_moved(self, chunk: Chunk, stored: Chunk) -> Chunk:
-        """Return the stored part of a chunk, without cursors of tables whose rows may have moved in it."""
+        """Return the stored part of a chunk, with a cursor that names tables whose rows may have moved."""
         changes = changes_in(chunk)
         partial = {each.source for each in chunk.tables if ABSENT["after"] in each.rows.schema.names}
         moved = [
             text
             for text, cursor in self._cursor.tables.items()
-            if not cursor.done
+            if not (cursor.done or text in self._cursor.moved)
             and (
                 (name := name_of_text(text)) in partial
                 or change_of(name, changes) in (TableChange.REPLACED, TableChange.DROPPED)
@@ -316,10 +324,10 @@ class LaneSnapshot:
         ]
         if not moved or self._over:
             return stored
-        tables = {text: cursor for text, cursor in self._cursor.tables.items() if text not in moved}
-        self._cursor = replace(self._cursor, tables=tables)
+        named = replace(self._cursor, moved=(*self._cursor.moved, *moved))
+        self._cursor = named if len(named.to_json()) <= SNAPSHOT_TEXT_MAX else named.settled()
         text = self._cursor.to_json()
-        self._texts = (self._texts[0], text)
+        self._texts = _with_last(self._texts, text)
         return replace(stored, snapshot=text)
 
 
@@ -327,6 +335,13 @@ def _is_page(chunk: Chunk) -> bool:
     return bool(len(chunk.headers)) and bool(chunk.headers["flags"][0] & Flag.PAGE)
 
 
+def _with_last(texts: tuple[str, ...], text: str) -> tuple[str, ...]:
+    """Return the cursors since a page with one more, without the oldest ones if they are too many."""
+    kept = (*(each for each in texts if each != text), text)[-FOLLOWED_MAX:]
+    sizes = accumulate(len(each) for each in reversed(kept))
+    return kept[-max(1, sum(size <= FOLLOWED_CHARACTERS_MAX for size in sizes)) :]
+
+
 def _lineage(text: str) -> str:
-    """Return a cursor as pages that follow it name it: a pause does not change what they are worth."""
-    return replace(SnapshotCursor.from_json(text), paused=False).to_json()
+    """Return a cursor as pages that follow it name it: pauses and moves do not change what they are worth."""
+    return replace(SnapshotCursor.from_json(text), paused=False, moved=()).to_json()

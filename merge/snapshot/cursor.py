@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from canal_group.merge.errors import UsageError
@@ -73,18 +73,32 @@ class SnapshotCursor:
     where: Mapping[str, str] = field(default_factory=dict)
     #: whether nothing is read
     paused: bool = False
+    #: the tables of which rows may have moved since the last page: they are read from their beginning, unless
+    #: pages follow that entered before
+    moved: tuple[str, ...] = ()
 
     @property
     def client_id(self) -> str:
         """Whose it is."""
         return self.id.rsplit("-", 2)[0]
 
+    def settled(self) -> SnapshotCursor:
+        """Return it when no page follows: tables of which rows may have moved were not begun."""
+        tables = {name: table for name, table in self.tables.items() if name not in self.moved}
+        return replace(self, tables=tables, moved=())
+
     def to_json(self) -> str:
         """Return it as JSON text; equal cursors give equal text."""
         members: dict[str, Any] = {"id": self.id}
         done = sorted(name for name, table in self.tables.items() if table.done)
         begun = {name: _to_json(table) for name, table in self.tables.items() if not table.done}
-        optional = {"done": done, "tables": begun, "where": dict(self.where), "paused": self.paused}
+        optional = {
+            "done": done,
+            "tables": begun,
+            "where": dict(self.where),
+            "paused": self.paused,
+            "moved": self.moved,
+        }
         members |= {name: value for name, value in optional.items() if value}
         if self.wanted is not None:
             members["wanted"] = self.wanted
@@ -105,7 +119,8 @@ class SnapshotCursor:
             where = dict(members.get("where", {}))
             _names([*tables, *where])
             _texts(list(where.values()))
-            return cls(_id(members["id"]), tables, wanted, where, _flag(members.get("paused", False)))
+            paused, moved = _flag(members.get("paused", False)), _names(members.get("moved", []))
+            return cls(_id(members["id"]), tables, wanted, where, paused, moved)
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise UsageError(f"{text[:_SHOWN_MAX]!r} is not a cursor of a snapshot ({error}).") from error
 

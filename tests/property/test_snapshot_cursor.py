@@ -40,6 +40,7 @@ CURSORS = st.builds(
     st.none() | st.lists(TEXTS, max_size=3).map(tuple),
     st.dictionaries(TEXTS, st.text(), max_size=2),
     st.booleans(),
+    st.lists(TEXTS, max_size=2).map(tuple),
 )
 
 

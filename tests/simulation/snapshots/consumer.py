@@ -105,6 +105,7 @@ class Consumer(Process):
     def begin(self) -> None:
         """Forget everything but what is durable."""
         self.copy = self.acknowledged = None
+        self._steering = False
         self._held: deque[_Held] = deque()
         self._at = ""
         self.spawn(self._live())
@@ -291,11 +292,18 @@ class Consumer(Process):
             "part": ReadAgain(client_id, "app.u", "id > 102"),
             "stop": StopSnapshot(client_id),
         }
-        self.was_steered = True
+        # Who steers next waits for the answer: a call that is repeated later would undo what came between.
+        while self._steering:
+            await self.sleep(RETRY_US)
+        self._steering = self.was_steered = True
         self._forget_all()
+        await self._steer(what, calls[what])
+        self._steering = False
+
+    async def _steer(self, what: str, call: Steering) -> None:
         for _ in range(20):
             try:
-                await self._give(calls[what])
+                await self._give(call)
             except UsageError as error:
                 self.note("cannot {}: {}", what, error)
                 return

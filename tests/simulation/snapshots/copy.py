@@ -73,12 +73,11 @@ class ShardCopy:
         ):
             return None
         copy = self.clone()
-        copy.count, copy.location, copy.page_rows, copy.text = (
-            count,
-            location,
-            position.page_rows,
-            position.snapshot,
-        )
+        copy.count, copy.location, copy.page_rows = count, location, position.page_rows
+        if position.snapshot is None:
+            # It has ended, or was stopped.
+            copy.steered(None)
+        copy.text = position.snapshot
         return copy
 
     # ---- what comes ----------------------------------------------------------------------------------------

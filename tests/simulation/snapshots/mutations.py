@@ -15,7 +15,7 @@ from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
 from canal_group.actors.snapshot.snapshot_tables import SnapshotTables
 from canal_group.merge.order.stream import Stream
 from canal_group.merge.snapshot import table_rows
-from canal_group.merge.snapshot.cursor import KeyRange, TableCursor
+from canal_group.merge.snapshot.cursor import KeyRange, SnapshotCursor, TableCursor
 from canal_group.merge.snapshot.point import Point
 from canal_group.merge.snapshot.steps import TableChange
 from canal_group.merge.snapshot.table_rows import PlacedRows
@@ -119,6 +119,10 @@ def pages_on_the_disk_follow_any_cursor(patch: Patch) -> None:
     patch(PageFolder, "follows", lambda *_: ())
 
 
+def moved_rows_beside_pages_that_are_gone_count_as_read(patch: Patch) -> None:
+    patch(SnapshotCursor, "settled", lambda self: replace(self, moved=()))
+
+
 def a_page_in_flight_counts_as_read(patch: Patch) -> None:
     real = TableSnapshot._cursor
 
@@ -205,6 +209,7 @@ MUTATIONS: Final[dict[Callable[[Patch], None], tuple[Fault, ...]]] = {
     pages_are_read_anew_after_a_rollback: (Fault.KILL_SHARD, Fault.KILL_CONSUMER),
     pages_on_the_disk_follow_any_cursor: (),
     a_shard_that_was_cut_off_writes_pages: (Fault.CUT_OFF, Fault.KILL_SHARD),
+    moved_rows_beside_pages_that_are_gone_count_as_read: (),
     a_page_in_flight_counts_as_read: (),
     the_mark_comes_before_the_last_table_was_read: (),
     a_client_joins_the_live_log_before_its_snapshot_is_over: (),

@@ -127,7 +127,7 @@ class Shard(ShardProcess):
     def poll(self, *arguments: Any) -> ShardReport:
         """Return new headers or a new low watermark."""
         report = super().poll(*arguments)
-        # The report of a shard that is out of reach arrives nowhere; who has its place may have dropped the page.
+        # What a shard reports that is out of reach arrives nowhere; its successor may have dropped the page.
         if report.run is not None and self._reachable:
             headers = report.run.headers
             for header in headers[headers["flags"] & Flag.PAGE != 0]:

@@ -45,14 +45,16 @@ START, CURSOR = Position(FILE, 100, server="s"), SnapshotCursor("app-1-1", wante
 PLAN = TablePlan("id", TableKey(("id",), (pa.int64(),)), frozenset(), (KeyRange(),))
 
 
-def table(op, *rows, lacks=None, headers=None):
-    """Return rows of the table, which a rule will leave without its key; images may lack columns."""
+def table(op, *rows, lacks=None, headers=None, was=None):
+    """Return rows of the table, which a rule will leave without its key; images may lack columns, or have had
+    another key.
+    """
     image, count = pa.struct(FIELDS), len(rows)
     arrays = [
         pa.array(np.zeros(count, np.int32) if headers is None else np.array(headers, np.int32)),
         pa.array(range(count), pa.int64()),
         pa.array([op] * count, pa.uint8()),
-        pa.nulls(count, image),
+        pa.array([None if was is None else {"id": was, "v": None}] * count, image),
         pa.array([{"id": key, "v": value} for key, value in rows], image),
     ]
     schema = rows_schema(FIELDS, b'["id"]')
@@ -62,13 +64,14 @@ def table(op, *rows, lacks=None, headers=None):
     return TableRows(NAME, pa.RecordBatch.from_arrays(arrays, schema=schema), NAME)
 
 
-def chunk(begin, end, commit_us, *rows, lacks=None):
+def chunk(begin, end, commit_us, *rows, lacks=None, was=None):
     """Return a chunk with a transaction for each row, 50 bytes each from an offset on."""
     headers = np.zeros(len(rows), HEADER)
     headers["flags"], headers["rows"], headers["row_end"], headers["gtid_source"] = WHOLE, 1, 1, 1
     headers["begin_offset"] = begin + 50 * np.arange(len(rows))
     headers["end_offset"], headers["commit_us"] = headers["begin_offset"] + 50, commit_us
-    found = table(Op.INSERT, *rows, lacks=lacks, headers=range(len(rows)))
+    op = Op.INSERT if was is None else Op.UPDATE
+    found = table(op, *rows, lacks=lacks, headers=range(len(rows)), was=was)
     return Chunk(headers, (FILE, ""), (found,))
 
 
@@ -138,8 +141,8 @@ class Opened:
         page = table(Op.READ, *pages)
         self.snapshot.page_read(self.snapshot.take(10), SelectedPage(Point("s", point, point), page, last))
 
-    def stream(self, begin, end, *rows, tell=True, lacks=None):
-        self.intake.chunk_read(chunk(begin, end, 7, *rows, lacks=lacks))
+    def stream(self, begin, end, *rows, tell=True, lacks=None, was=None):
+        self.intake.chunk_read(chunk(begin, end, 7, *rows, lacks=lacks, was=was))
         if tell:
             self.intake.reached(Position(FILE, end, server="s"))
 
@@ -158,7 +161,7 @@ class Opened:
 
 
 def tables_of(text):
-    return sorted(SnapshotCursor.from_json(text).tables) if text else text
+    return sorted(SnapshotCursor.from_json(text).settled().tables) if text else text
 
 
 def test_pages_enter_where_the_stream_is(tmp_path):
@@ -283,6 +286,58 @@ def test_a_row_that_may_have_moved_beside_pages_that_enter_again(tmp_path, begun
     assert lane.entered() == expected
     assert lane.snapshot.take(10).step.rows == KeyRange()
     lane.intake.close()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_pages_after_a_row_that_may_have_moved_enter_a_third_time(tmp_path, begun, one_by_one, there):
+    """1. A row moves where rows are looked at, and a page follows. 2. It moves again beside pages that enter
+    again. 3. Who goes on after it has the page; but if that is gone, all of the table is read.
+    """
+
+    def moved():
+        lane = Opened(tmp_path)
+        lane.stream(100, 150, (2, "new"), tell=False)
+        lane.stream(150, 200, (9, None), lacks=b"\2")
+        return lane
+
+    lane = moved()
+    lane.read((5, "e"), (8, "h"), at=200, last=("8",))
+    first = lane.entered()
+    assert first[-1] == (200, 0, ["app.t"])
+    lane.intake.close()
+    lane = moved()
+    assert lane.got().headers["end_offset"].tolist() == [150, 150, 200, 200]
+    text = lane.ring.fetch(2, 3)[0].chunk.snapshot
+    assert tables_of(text) == []
+    lane.intake.close()
+    if not there:
+        for each in tmp_path.rglob("*.page"):
+            each.unlink()
+    lane = Opened(tmp_path, Position(FILE, 200, server="s"), SnapshotCursor.from_json(text))
+    if there:
+        assert lane.entered() == first[-1:]
+        works = [lane.snapshot.take(0), lane.snapshot.take(0)]
+        assert KeyRange(("8",), None) in [work.step.rows for work in works if work is not None]
+    else:
+        assert lane.snapshot.take(10).step.rows == KeyRange()
+    lane.intake.close()
+
+
+def test_pages_enter_again_after_each_of_the_cursors_before_them(tmp_path, begun):
+    """Between two pages each chunk of which rows moved has a cursor of its own."""
+    lane = Opened(tmp_path, Position(FILE, 150, page_rows=3, server="s"))
+    for begin, key in ((150, 1), (200, 2), (250, 3)):
+        lane.stream(begin, begin + 50, (key, None), lacks=b"\2", was=key + 20)
+    lane.read((5, "e"), at=300, last=("5",))
+    run = lane.got()
+    lane.intake.close()
+    texts = list(run.snapshots.values())
+    assert len({*texts}) == 4
+    for number, text in enumerate(texts[:3]):
+        lane = Opened(tmp_path, Position(FILE, 200 + 50 * number, server="s"), SnapshotCursor.from_json(text))
+        lane.intake.reached(Position(FILE, 300, server="s"))
+        assert lane.got().snapshots[0] == texts[3]
+        lane.intake.close()
 
 
 def test_pages_of_another_server_are_read_anew(tmp_path, begun):
