@@ -57,6 +57,9 @@ class UnsentBytes:
         self._held: dict[Answer, None] = {}
         #: those that wait, in the order in which they came
         self._waiting: dict[Answer, asyncio.Future[None]] = {}
+        #: set while none waits
+        self._nobody_waits = asyncio.Event()
+        self._nobody_waits.set()
         #: looks again when the next answer is late
         self._look_again: asyncio.TimerHandle | None = None
 
@@ -75,10 +78,15 @@ class UnsentBytes:
         """Whether an answer waits for room."""
         return bool(self._waiting)
 
+    async def until_nobody_waits(self) -> None:
+        """Wait while an answer waits for room."""
+        await self._nobody_waits.wait()
+
     async def take(self, size: int, owner: str) -> Answer:
         """Hold bytes for an answer, as soon as there is room; `give_back` has to follow."""
         answer, turn = Answer(owner, size), asyncio.get_running_loop().create_future()
         self._waiting[answer] = turn
+        self._nobody_waits.clear()
         self._admit()
         try:
             await turn
@@ -117,6 +125,7 @@ class UnsentBytes:
                 return
             self._held[first] = None
             self._waiting.pop(first).set_result(None)
+        self._nobody_waits.set()
 
     def _fits(self, answer: Answer, held: int) -> bool:
         return not held or held + answer.size <= self._bytes_max

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -15,14 +14,11 @@ from typing import Final
 import pyarrow as pa
 
 from canal_group.actors.admission.unsent_bytes import Answer, UnsentBytes
-from canal_group.actors.process.clock import clock_s
 from canal_group.actors.process.loop_thread import LoopThread
 from canal_group.merge.errors import ServerUnavailable
 
 #: how often a batch is in memory while its rows are put together: as fetched, by tables, and in merged order
 COPIES: Final = 3
-#: between two looks whether rows wait for room, seconds
-LOOK_S: Final = 0.005
 #: how long a batch waits, seconds; its consumer gives up after a minute
 WAIT_S: Final = 30.0
 
@@ -103,9 +99,12 @@ class UnsentRows:
 
     def await_turn(self) -> None:
         """Wait while rows wait for room, but not longer than they do."""
-        until_s = clock_s() + self._wait_s
-        while self._unsent.crowded and clock_s() < until_s:
-            time.sleep(LOOK_S)
+        if self._unsent.crowded:
+            turn = self._loop.run(self._unsent.until_nobody_waits())
+            try:
+                turn.result(self._wait_s)
+            except TimeoutError:
+                turn.cancel()
 
     def taken(self, size: int, owner: str) -> Answer:
         """Hold bytes; see `HeldRows.take`."""
