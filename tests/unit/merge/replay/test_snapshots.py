@@ -13,7 +13,7 @@ from canal_group.merge.calls.operators import (
     SetClientAside,
     StopSnapshot,
 )
-from canal_group.merge.errors import RetryableError, RolledBack, UsageError
+from canal_group.merge.errors import DataError, RetryableError, RolledBack, UsageError
 from canal_group.merge.snapshot.cursor import OVER, SnapshotCursor
 from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.offset_range import OffsetRange
@@ -281,3 +281,27 @@ def test_a_range_from_before_a_snapshot_was_steered_is_of_the_cursors():
     world.replay()
     batch = world.offset_range(OffsetRange(noted), "copy")
     assert batch.ack.snapshots == {}
+
+
+def test_a_range_with_pages_is_not_read_from_another_server():
+    """1. A range with pages is handed out; 2. another server takes over, in whose stream they are elsewhere:
+    the range would lack them, while its end says that they were read. 3. Its client goes on at its cursor.
+    """
+    world = shop()
+    drain(world, "app")
+    world.subscribe("copy", snapshot=True)
+    with_pages(world, over=False)
+    world.replay("one")
+    noted = world.stored["copy"].cursor
+    first = world.offset_range(OffsetRange(noted), "copy")
+    assert first.rows > sum(tx.page for tx in world.paged[0].transactions)
+    for shard in (0, 1):
+        (lane,) = {lane for lane, each in world.replay_rings if each == shard}
+        ring = world.replay_rings[lane, shard]
+        world.tell(ev.ShardLost(shard, ring.generation, "gone", world.now_us))
+        world.paged[shard] = Source(*map(Tx, TIMES[shard]))
+    world.replay_rings.clear()
+    world.replay("other")
+    with pytest.raises(DataError, match="another server"):
+        world.offset_range(OffsetRange(noted, first.end), "copy")
+    assert world.stored["copy"].cursor == noted
