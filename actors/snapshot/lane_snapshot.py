@@ -290,7 +290,13 @@ class LaneSnapshot:
             self._cursor = self._cursor.settled()
             self._writer = PageWriter(parts.shard, self._pages, intake.wrote, intake.end, parts.host)
             snapshot = ShardSnapshot(
-                self._cursor, parts.shard, self._server, parts.pages_max, self, parts.host
+                self._cursor,
+                parts.shard,
+                self._server,
+                f"{parts.host.now_us():x}",
+                parts.pages_max,
+                self,
+                parts.host,
             )
             self._snapshot = snapshot
             if not self._cursor.paused:
@@ -303,7 +309,8 @@ class LaneSnapshot:
             self._over = True
         elif text is not None:
             # Who steers the snapshot does it by the position; how far it is, the page says.
-            self._cursor = replace(self._cursor, tables=SnapshotCursor.from_json(text).tables, moved=())
+            then = SnapshotCursor.from_json(text)
+            self._cursor = replace(self._cursor, tables=then.tables, moved=(), selected_by=then.selected_by)
             text = self._cursor.to_json()
             self._texts = (text,)
             page = replace(page, snapshot=text)

@@ -98,6 +98,7 @@ class ShardSnapshot:
         cursor: which tables are read, and what is known to be read.
         shard: name of the shard.
         server: identity of the server whose stream it is.
+        lane: names the lane: no two have one name.
         pages_max: most pages of one table in flight.
         store: where chunks go.
         host: makes its lock.
@@ -108,11 +109,13 @@ class ShardSnapshot:
         cursor: SnapshotCursor,
         shard: str,
         server: str,
+        lane: str,
         pages_max: int,
         store: Store,
         host: Host = OS_HOST,
     ) -> None:
-        self._shard, self._server, self._pages_max, self._store = shard, server, pages_max, store
+        self._shard, self._server, self._lane = shard, server, lane
+        self._pages_max, self._store = pages_max, store
         self.tables = SnapshotTables(cursor)
         self._lock = host.lock()
         self._came = host.condition(self._lock)
@@ -349,6 +352,7 @@ class ShardSnapshot:
         table.cursor = DONE if after.done else after
         if not after.fits:
             return [PlanTable() if after.again else EndTable(_NO_ROOM)]
+        self.tables.select(self._lane)
         try:
             chunk = self._store.processed(
                 replace(page_chunk(page.table, left.rows, self._at), snapshot=self.tables.text)

@@ -101,6 +101,10 @@ class SnapshotTables:
         self._waiting.popleft()
         return name, self._all[name]
 
+    def select(self, lane: str) -> None:
+        """Note that a page enters which a lane has selected."""
+        self._cursor = replace(self._cursor, selected_by=lane)
+
     @property
     def room(self) -> int:
         """The longest name of a table that the cursor has room for, also when that was read."""

@@ -76,6 +76,8 @@ class SnapshotCursor:
     #: the tables of which rows may have moved since the last page: they are read from their beginning, unless
     #: pages follow that entered before
     moved: tuple[str, ...] = ()
+    #: names the lane that selected the last page; another one may select other rows for the same place
+    selected_by: str = ""
 
     @property
     def client_id(self) -> str:
@@ -98,6 +100,7 @@ class SnapshotCursor:
             "where": dict(self.where),
             "paused": self.paused,
             "moved": self.moved,
+            "selected_by": self.selected_by,
         }
         members |= {name: value for name, value in optional.items() if value}
         if self.wanted is not None:
@@ -120,7 +123,8 @@ class SnapshotCursor:
             _names([*tables, *where])
             _texts(list(where.values()))
             paused, moved = _flag(members.get("paused", False)), _names(members.get("moved", []))
-            return cls(_id(members["id"]), tables, wanted, where, paused, moved)
+            (selected_by,) = _texts([members.get("selected_by", "")])
+            return cls(_id(members["id"]), tables, wanted, where, paused, moved, selected_by)
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise UsageError(f"{text[:_SHOWN_MAX]!r} is not a cursor of a snapshot ({error}).") from error
 

@@ -161,7 +161,7 @@ class Run:
         #: after each chunk: transactions that were read, rows, cursor, and `swapped`
         self.stored = []
         self.cursor = cursor or SnapshotCursor("a-1-1", wanted=(str(NAME),))
-        self.snapshot = ShardSnapshot(self.cursor, "s0", SERVER, PAGES_MAX, self)
+        self.snapshot = ShardSnapshot(self.cursor, "s0", SERVER, "lane", PAGES_MAX, self)
         self.snapshot.reached(self.position)
 
     @property

@@ -41,6 +41,7 @@ CURSORS = st.builds(
     st.dictionaries(TEXTS, st.text(), max_size=2),
     st.booleans(),
     st.lists(TEXTS, max_size=2).map(tuple),
+    st.text(max_size=9),
 )
 
 

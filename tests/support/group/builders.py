@@ -28,7 +28,7 @@ from canal_group.merge.values.header import HEADER, Flag, HeaderRun, Headers
 from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.member import Policy
 from canal_group.merge.values.offset_range import OffsetRange
-from canal_group.merge.values.position import ANY_SERVER, GroupPosition, Position
+from canal_group.merge.values.position import GroupPosition, Position
 from canal_group.merge.values.retention.kept_position import KeptPosition
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -373,7 +373,7 @@ class World:
         for shard in sorted(self.opening):
             self.open(shard)
 
-    def replay(self, server: str = ANY_SERVER) -> None:
+    def replay(self, server: str = "") -> None:
         """Open what replays asked for, and make it report everything, as `open` and `report_all` do."""
         for (lane, shard), asked in sorted(self.replay_opening.items()):
             source = self.paged.get(shard, self.sources[shard])

@@ -84,7 +84,7 @@ class Stream:
         self.chunks, self.texts = [], []
         tables = {} if cursor is None else {str(NAME): cursor}
         wanted = SnapshotCursor("app-1-1", tables, tuple(map(str, names)))
-        self.snapshot = ShardSnapshot(replace(wanted, **changes), "s0", SERVER, 2, self)
+        self.snapshot = ShardSnapshot(replace(wanted, **changes), "s0", SERVER, "lane", 2, self)
         self.snapshot.reached(at or Position(FILE, begin, commit_us=7, server=SERVER))
 
     def processed(self, page):

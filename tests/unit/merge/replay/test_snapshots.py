@@ -35,11 +35,11 @@ def text(number=0, **more):
     return SnapshotCursor(f"copy-{number}", **more).to_json()
 
 
-def with_pages(world, *, over=True):
+def with_pages(world, *, over=True, **more):
     """Have replays bring two pages after each shard's fifth transaction, with the mark of the end."""
     for shard, times in enumerate(TIMES):
         mark = [Tx(times[4], (0,), page=True, snapshot=OVER)] if over else []
-        pages = [Tx(times[4], (3,), page=True, snapshot=text(n)) for n in (1, 2)]
+        pages = [Tx(times[4], (3,), page=True, snapshot=text(n, **more)) for n in (1, 2)]
         world.paged[shard] = Source(*map(Tx, times[:5]), *pages, *mark, *map(Tx, times[5:]))
 
 
@@ -283,6 +283,35 @@ def test_a_range_from_before_a_snapshot_was_steered_is_of_the_cursors():
     assert batch.ack.snapshots == {}
 
 
+def lose(world):
+    """Lose the shards of the replays."""
+    for (_, shard), ring in world.replay_rings.items():
+        world.tell(ev.ShardLost(shard, ring.generation, "gone", world.now_us))
+    world.replay_rings.clear()
+
+
+@pytest.mark.parametrize("lane", ["first", "second"])
+def test_a_range_has_the_pages_that_it_had(lane):
+    """A lane without the pages of the one before selects others: as many rows, but not the same."""
+    world = shop()
+    drain(world, "app")
+    world.subscribe("copy", snapshot=True)
+    with_pages(world, over=False, selected_by="first")
+    world.replay()
+    noted = world.stored["copy"].cursor
+    first = world.offset_range(OffsetRange(noted), "copy")
+    assert {SnapshotCursor.from_json(each).selected_by for each in first.end.snapshots.values()} == {"first"}
+    lose(world)
+    with_pages(world, over=False, selected_by=lane)
+    world.replay()
+    if lane == "first":
+        again = world.offset_range(OffsetRange(noted, first.end), "copy")
+        assert again.end == first.end
+    else:
+        with pytest.raises(DataError, match="selected anew"):
+            world.offset_range(OffsetRange(noted, first.end), "copy")
+
+
 def test_a_range_with_pages_is_not_read_from_another_server():
     """1. A range with pages is handed out; 2. another server takes over, in whose stream they are elsewhere:
     the range would lack them, while its end says that they were read. 3. Its client goes on at its cursor.
@@ -296,11 +325,8 @@ def test_a_range_with_pages_is_not_read_from_another_server():
     first = world.offset_range(OffsetRange(noted), "copy")
     assert first.rows > sum(tx.page for tx in world.paged[0].transactions)
     for shard in (0, 1):
-        (lane,) = {lane for lane, each in world.replay_rings if each == shard}
-        ring = world.replay_rings[lane, shard]
-        world.tell(ev.ShardLost(shard, ring.generation, "gone", world.now_us))
         world.paged[shard] = Source(*map(Tx, TIMES[shard]))
-    world.replay_rings.clear()
+    lose(world)
     world.replay("other")
     with pytest.raises(DataError, match="another server"):
         world.offset_range(OffsetRange(noted, first.end), "copy")
