@@ -106,6 +106,7 @@ def test_batches_are_put_together_within_the_bound(gateway: GatewayServer, assem
         reading = [pool.submit(read, gateway) for _ in range(6)]
         await_true(lambda: gateway._unsent._unsent.crowded, "others wait")
         assert held(gateway) == 2 * COPIES * BATCH_BYTES
+        await_true(lambda: assembly.most == 2, "those that have room are being put together")
         assembly.go_on.set()
         assert [each.result(60) for each in reading] == [8] * 6
     assert (assembly.most, assembly.made) == (2, 6)
