@@ -105,7 +105,8 @@ class Consumer(Process):
     def begin(self) -> None:
         """Forget everything but what is durable."""
         self.copy = self.acknowledged = None
-        self._steering = False
+        #: what operators ask for, in their order
+        self._steering = deque[object]()
         self._held: deque[_Held] = deque()
         self._at = ""
         self.spawn(self._live())
@@ -292,13 +293,14 @@ class Consumer(Process):
             "part": ReadAgain(client_id, "app.u", "id > 102"),
             "stop": StopSnapshot(client_id),
         }
+        turn, self.was_steered = object(), True
+        self._steering.append(turn)
         # Who steers next waits for the answer: a call that is repeated later would undo what came between.
-        while self._steering:
+        while self._steering[0] is not turn:
             await self.sleep(RETRY_US)
-        self._steering = self.was_steered = True
         self._forget_all()
         await self._steer(what, calls[what])
-        self._steering = False
+        self._steering.popleft()
 
     async def _steer(self, what: str, call: Steering) -> None:
         for _ in range(20):
