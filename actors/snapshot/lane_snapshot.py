@@ -155,8 +155,6 @@ class LaneSnapshot:
             follows = pages.follows(start) if same else ()
             kept = same and (not follows or _lineage(self.begins_with) in map(_lineage, follows))
             pages.remove_before(start if kept else None)
-            if not (kept and follows):
-                self._cursor = self._cursor.settled()
         except OSError as error:
             raise DataError(
                 f"The folder {folder} of a snapshot's pages cannot be used: {error.strerror or error}.",

@@ -20,7 +20,7 @@ from canal_group.merge.calls.batch import Batch
 from canal_group.merge.delivery.batch_limits import BatchLimits
 from canal_group.merge.errors import DataError, RolledBack
 from canal_group.merge.order.stream import Stream
-from canal_group.merge.snapshot.cursor import SnapshotCursor
+from canal_group.merge.snapshot.range_pages import check_pages
 from canal_group.merge.values.header import Flag, Headers
 from canal_group.merge.values.offset_range import (
     OffsetRange,
@@ -252,7 +252,7 @@ class ReadPosition:
         after = stream.past(before, headers)
         if offset_range.until is not None:
             check_same(offset_range.until, after)
-            _check_pages(start, offset_range.until, after.end)
+            check_pages(start, offset_range.until, after.end)
             after = Progress.at(replace(after.end, shards={**after.end.shards, **offset_range.until.shards}))
         left = indexes[~chosen]
         stop = int(left[0]) if len(left) else len(window)
@@ -364,27 +364,3 @@ def _up_to_a_gap(headers: Headers) -> int:
     shard, sequence = headers["shard"][by_shard], headers["sequence"][by_shard]
     gaps = by_shard[1:][(shard[1:] == shard[:-1]) & (sequence[1:] != sequence[:-1] + 1)]
     return int(gaps.min()) if len(gaps) else len(headers)
-
-
-def _check_pages(start: GroupPosition, until: GroupPosition, end: GroupPosition) -> None:
-    """Return if an offset range has the pages that it had, and no others in their places.
-
-    Raises:
-        DataError: pages in it were selected anew: what its end says of them may be of other rows.
-    """
-    for shard, position in end.shards.items():
-        known = [
-            None if each is None else each.snapshot
-            for each in (start.shards.get(shard), until.shards.get(shard))
-        ]
-        if position.snapshot is not None and _selected_by(position.snapshot) not in map(_selected_by, known):
-            raise DataError(
-                f"The offset range has pages of shard {shard} that were selected anew, and would lack rows of"
-                " those that it had.",
-                hint="The pages beside the archive are gone. Start again from the cursor.",
-                shard=shard,
-            )
-
-
-def _selected_by(text: str | None) -> str:
-    return "" if text is None else SnapshotCursor.from_json(text).selected_by
