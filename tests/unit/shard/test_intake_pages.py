@@ -264,6 +264,17 @@ def test_pages_enter_again_where_they_did(tmp_path, begun):
     lane.intake.close()
 
 
+def test_a_cursor_names_the_lane_that_selected_the_last_page(tmp_path, begun):
+    lane = Opened(tmp_path)
+    lane.stream(100, 150, (2, "new"))
+    lane.read((5, "e"), at=150, last=("5",))
+    texts = [*begun.snapshots.values(), *lane.got().snapshots.values()]
+    first, again, new = (SnapshotCursor.from_json(text).selected_by for text in texts)
+    assert first == again
+    assert len({"", first, new}) == 3
+    lane.intake.close()
+
+
 def test_no_page_enters_again_that_a_position_has(tmp_path, begun, one_by_one):
     lane = Opened(tmp_path, Position(FILE, 150, page_rows=3, server="s"))
     lane.read((5, "e"), at=150)
