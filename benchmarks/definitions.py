@@ -31,7 +31,7 @@ from benchmarks._readers import address_at, definitions_of, reader_at
 from canal_group.binlog.formats.events import Query
 from canal_group.binlog.server.definitions.source_definitions import SourceDefinitions
 from canal_group.binlog.server.source import SourceAddress, connect, server_facts
-from canal_group.binlog.server.starts.start import latest_position
+from canal_group.binlog.server.starts.latest import latest_position
 from canal_group.merge.errors import RetryableError
 from canal_group.merge.values.chunk import Chunk
 from canal_group.merge.values.position import Position

@@ -8,7 +8,7 @@ import pytest
 from integration.group_fixtures import all_started
 
 from canal_group.binlog.server.source import connect, server_facts
-from canal_group.binlog.server.starts.start import latest_position
+from canal_group.binlog.server.starts.latest import latest_position
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
 

@@ -28,7 +28,7 @@ from canal_group.binlog.server.source import (
     set_session,
     translated,
 )
-from canal_group.binlog.server.starts.start import latest_position
+from canal_group.binlog.server.starts.start import log_end
 from canal_group.merge.errors import SourceUnavailable
 
 #: how long an answer may wait for a statement that changes the table, seconds
@@ -97,7 +97,7 @@ class Dictionary:
 
     def end(self) -> LogPosition:
         """Return where the binlog ends; what is asked after that shows every statement before it."""
-        end = latest_position(self._address, self._connection, self._facts)
+        end = log_end(self._address, self._connection, self._facts)
         return LogPosition(self._facts.identity, end.file, end.offset)
 
     def catalogs(self) -> Callable[[], Catalog]:

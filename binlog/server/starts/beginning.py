@@ -8,8 +8,9 @@ import pymysql
 
 from canal_group.binlog.server.source import ServerFacts, SourceAddress
 from canal_group.binlog.server.starts.available import earliest_available
+from canal_group.binlog.server.starts.latest import latest_position
 from canal_group.binlog.server.starts.scan import Scan
-from canal_group.binlog.server.starts.start import earliest_position, latest_position
+from canal_group.binlog.server.starts.start import earliest_position
 from canal_group.merge.errors import SourceUnfit
 from canal_group.merge.values.gtids.gtid import MariaDbGtidSet
 from canal_group.merge.values.position import ANY_SERVER, Position

@@ -16,8 +16,9 @@ from canal_group.binlog.formats.events import MAGIC
 from canal_group.binlog.server.source import ServerFacts, SourceAddress
 from canal_group.binlog.server.starts.anchor import AnchorSearch, Logged
 from canal_group.binlog.server.starts.available import earliest_available
-from canal_group.binlog.server.starts.scan import Scan, until
-from canal_group.binlog.server.starts.start import latest_position
+from canal_group.binlog.server.starts.scan import Scan
+from canal_group.binlog.server.starts.start import log_end
+from canal_group.binlog.server.starts.up_to import up_to
 from canal_group.merge.errors import PositionPurged, SourceUnavailable
 from canal_group.merge.values.chunk import Chunk
 from canal_group.merge.values.header import Flag, origin_of
@@ -65,13 +66,13 @@ def continued_by_time(
     except PositionPurged:
         # The transaction may be in the oldest file nevertheless.
         start = oldest
-    end = latest_position(address, connection, facts)
+    end = log_end(address, connection, facts)
     search = AnchorSearch(
         position.commit_us, position.origin_id, facts.server_id, ordered=facts.commits_in_order
     )
     with scan.stream(start, end, original_times=True) as stream:
         after = start.file, start.offset
-        for chunk in until(stream, end):
+        for chunk in up_to(address, stream, end):
             after = _take(search, chunk) or after
             if search.anchored:
                 break

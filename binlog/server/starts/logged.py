@@ -31,7 +31,8 @@ from canal_group.merge.values.position import Position
 
 _OK, _ERROR = 0x00, 0xFF
 _SECOND_US = 1_000_000
-_BEGINS = {EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID}
+#: the events that begin transactions
+BEGINS = {EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID}
 _IDLE = {EventType.HEARTBEAT, EventType.HEARTBEAT_V2}
 
 
@@ -91,9 +92,9 @@ class LoggedTransactions:
             if header.event_type in _IDLE or self._leaves(event):
                 return
             self._read(event)
-            if header.event_type not in _BEGINS:
+            if header.event_type not in BEGINS:
                 continue
-            body = self._body(event)
+            body = body_of(event, self._checksum)
             here, first = (
                 parse_start(header.event_type, body, header.server_id, original=original)
                 for original in (False, True)
@@ -110,7 +111,7 @@ class LoggedTransactions:
 
     def _leaves(self, event: bytes) -> bool:
         is_rotate = parse_header(event).event_type == EventType.ROTATE
-        return is_rotate and parse_rotate(self._body(event)).file != self._file
+        return is_rotate and parse_rotate(body_of(event, self._checksum)).file != self._file
 
     def _read(self, event: bytes) -> None:
         header = parse_header(event)
@@ -118,8 +119,10 @@ class LoggedTransactions:
             self._checksum = parse_format_description(event).checksum
             self.created_s = header.timestamp if self.created_s is None else self.created_s
 
-    def _body(self, event: bytes) -> bytes:
-        return event[HEADER_SIZE : -CHECKSUM_SIZE if self._checksum == CHECKSUM_CRC32 else None]
+
+def body_of(event: bytes, checksum: int) -> bytes:
+    """Return an event without its header and its checksum."""
+    return event[HEADER_SIZE : -CHECKSUM_SIZE if checksum == CHECKSUM_CRC32 else None]
 
 
 def logged_at_source(

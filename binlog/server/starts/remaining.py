@@ -14,7 +14,7 @@ import pymysql
 
 from canal_group.binlog.server.source import ServerFacts, SourceAddress
 from canal_group.binlog.server.starts.available import earliest_available
-from canal_group.binlog.server.starts.start import latest_position
+from canal_group.binlog.server.starts.latest import latest_position
 from canal_group.merge.errors import DataError, Detail, PositionPurged, SourceUnavailable
 from canal_group.merge.values.position import Position
 

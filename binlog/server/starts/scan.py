@@ -29,11 +29,11 @@ from canal_group.binlog.grammar.decoding import Decoding
 from canal_group.binlog.server.binlog_stream import BinlogStream, stream_of
 from canal_group.binlog.server.clock import clock_of
 from canal_group.binlog.server.dump.archived import entry_of, with_older
-from canal_group.binlog.server.low_watermarks import CaughtUp
 from canal_group.binlog.server.starts.available import archived_history
 from canal_group.binlog.server.starts.server_log import ServerLog
-from canal_group.binlog.server.starts.start import binlog_files, gtids_at, latest_position
+from canal_group.binlog.server.starts.start import binlog_files, gtids_at, log_end
 from canal_group.binlog.server.starts.stream_start import FromOffset
+from canal_group.binlog.server.starts.up_to import up_to
 from canal_group.merge.errors import DataError, PositionPurged
 from canal_group.merge.values.chunk import Chunk
 from canal_group.merge.values.gtids.gtid import GtidSet, parse_gtid_set
@@ -63,13 +63,13 @@ class Scan(ServerLog):
             PositionPurged: the oldest file was created after that time, and files before it were purged.
             SourceUnavailable, SourceUnfit: the source does not answer, or refuses.
         """
-        end = latest_position(self.address, self.connection, self.facts)
+        end = log_end(self.address, self.connection, self.facts)
         history = self._archived()
         files = with_older(history, binlog_files(self.address, self.connection))
         file = self._file_at(files, history, time_us)
         before_us = 0
         with self._stream(file, history, end) as stream:
-            for chunk in until(stream, end):
+            for chunk in up_to(self.address, stream, end):
                 least_us = time_us - time_us % _SECOND_US if stream.whole_seconds else time_us
                 begins = (chunk.headers["flags"] & Flag.BEGIN) != 0
                 found = np.flatnonzero(begins & (chunk.headers["commit_us"] >= least_us))
@@ -80,7 +80,7 @@ class Scan(ServerLog):
                     file_offset = chunk.names[first["file"]], int(first["begin_offset"])
                     return replace(self.position_at(*file_offset), commit_us=before_us)
                 before_us = int(chunk.headers["commit_us"][-1]) if len(chunk.headers) else before_us
-        return end
+        return replace(self.position_at(end.file, end.offset), commit_us=before_us)
 
     def position_at(self, file: str, offset: int, *, holding: bool = False) -> Position:
         """Return the position at an offset of a file, with the GTIDs before it.
@@ -103,11 +103,11 @@ class Scan(ServerLog):
             raise self._purged(file, files)
         gtids = parse_gtid_set(entry.gtids_before) if entry is not None else self.gtids_before(file)
         before_us, last = 0, len(MAGIC)
-        end = latest_position(self.address, self.connection, self.facts)
+        end = log_end(self.address, self.connection, self.facts)
         stop = end if end.file == file else None
         with self._stream(file, history, stop) as stream:
             created_s = stream.created.get(file, 0)
-            for chunk in until(stream, stop, file):
+            for chunk in up_to(self.address, stream, stop, file):
                 headers = chunk.headers[chunk.headers["file"] == _index(chunk, file)]
                 ends = np.flatnonzero(headers["flags"] & Flag.END)
                 within = ends[headers["end_offset"][ends] <= offset]
@@ -230,23 +230,6 @@ class Scan(ServerLog):
             file=file,
             offset=offset,
         )
-
-
-def until(stream: BinlogStream, end: Position | None, file: str | None = None) -> Iterator[Chunk]:
-    """Yield the chunks of a stream up to a position, the end of a file, or where the source has no more."""
-    for item in stream:
-        if isinstance(item, CaughtUp):
-            return
-        yield item
-        last = item.headers[-1]
-        file_offset = item.names[last["file"]], int(last["end_offset"])
-        if file is not None and file_offset[0] != file:
-            return
-        if end is not None and (file_order(file_offset[0]), file_offset[1]) >= (
-            file_order(end.file),
-            end.offset,
-        ):
-            return
 
 
 def _index(chunk: Chunk, file: str) -> int:

@@ -314,12 +314,10 @@ def _missing(address: SourceAddress, gtids: GtidSet) -> str | None:
         return None
 
 
-def latest_position(
-    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts
-) -> Position:
-    """Return the end of a source's binlog, with the GTID set of everything before it.
+def log_end(address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts) -> Position:
+    """Return where a source's binlog ends: everything before it is written, if not yet committed.
 
-    MySQL shows both in one row. MariaDB is queried for the GTIDs at that position.
+    Which GTIDs are before it: see `canal_group.binlog.server.starts.latest`.
 
     Raises:
         SourceUnfit: the source has no binlog.
@@ -327,13 +325,7 @@ def latest_position(
     rows = query(address, connection, facts.binlog_status_statement)
     if not rows:
         raise _no_binlog(address)
-    file, offset = str(rows[0]["File"]), rows[0].number("Position")
-    gtids = (
-        gtids_at(address, connection, file, offset)
-        if facts.mariadb
-        else _gtids(rows[0].get("Executed_Gtid_Set"))
-    )
-    return Position(file, offset, gtid_set=gtids, server=facts.identity)
+    return Position(str(rows[0]["File"]), rows[0].number("Position"), server=facts.identity)
 
 
 def earliest_position(

@@ -13,7 +13,8 @@ from support.sources.replication import MAKES, gtids, ids_of, insert, servers
 
 from canal_group.binlog.server.reader import SourceReader
 from canal_group.binlog.server.source import connect, server_facts
-from canal_group.binlog.server.starts.start import gtids_at, latest_position
+from canal_group.binlog.server.starts.latest import latest_position
+from canal_group.binlog.server.starts.start import gtids_at
 from canal_group.merge.errors import DataError, PositionPurged, SourceUnavailable
 from canal_group.merge.values.gtids.gtid import NO_GTIDS
 from playground.database.mariadb import MariaDbServer

@@ -8,7 +8,7 @@ from support.sources.snapshot_walk import Copy, Walk
 from support.sources.stall import Stall, run_stalled
 
 from canal_group.binlog.columns.columns import Losses
-from canal_group.binlog.server.starts.start import latest_position
+from canal_group.binlog.server.starts.latest import latest_position
 from canal_group.binlog.snapshot.page_reader import PageReader
 from canal_group.binlog.snapshot.page_size import PageSize
 from canal_group.binlog.snapshot.selected_table import SelectedTable

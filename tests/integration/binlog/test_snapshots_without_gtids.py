@@ -13,7 +13,7 @@ from support.sources.snapshot_lanes import Writer, begun, caught_up, filled, run
 from support.sources.stall import STALL_MS, Stall, run_stalled
 
 from canal_group.binlog.server.source import connect, server_facts
-from canal_group.binlog.server.starts.start import latest_position
+from canal_group.binlog.server.starts.latest import latest_position
 from canal_group.binlog.snapshot.visibility import SettledLog
 from canal_group.conf.load import build_instance
 from canal_group.merge.snapshot.point import LogOffset

@@ -15,7 +15,7 @@ from support.sources.dumped_source import Source, dump_server_pids, ids, only
 from support.sources.recorder import await_rows, reading
 
 from canal_group.binlog.server.source import connect, server_facts
-from canal_group.binlog.server.starts.start import latest_position
+from canal_group.binlog.server.starts.latest import latest_position
 from canal_group.merge.errors import DataError
 
 TABLES = "abc"

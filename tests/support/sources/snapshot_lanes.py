@@ -13,7 +13,7 @@ from support.sources.snapshot_client import Copy
 
 from canal_group.actors.shard.shard import Shard
 from canal_group.binlog.server.source import connect, server_facts
-from canal_group.binlog.server.starts.start import latest_position
+from canal_group.binlog.server.starts.latest import latest_position
 from canal_group.conf.stream_settings import FilterSettings, SnapshotSettings
 from canal_group.merge.snapshot.cursor import SnapshotCursor
 
