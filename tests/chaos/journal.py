@@ -52,12 +52,12 @@ class Step:
 
 
 def steps_of(folder: Path) -> list[Step]:
-    """Return the steps of a consumer; none if it has not begun to write."""
+    """Return the steps of a consumer, without one that it is writing; none if it has not begun to."""
     try:
         text = (folder / JOURNAL).read_text()
     except FileNotFoundError:
         return []
-    return [Step.parsed(line) for line in text.splitlines()]
+    return [Step.parsed(line) for line in text.split("\n")[:-1]]
 
 
 def rows_of(folder: Path, step: Step) -> pa.Table:

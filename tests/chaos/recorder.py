@@ -36,6 +36,8 @@ OUTSTANDING_MAX = 3
 FICKLE = 0.03
 #: exit status if another consumer has taken over
 TAKEN_OVER = 3
+#: between two attempts to go on at a cursor that was refused, seconds
+_REFUSED_S = 1.0
 _GET_S = 1.0
 #: how long one call is retried before it fails because no server answers, seconds
 RETRY_S = 20.0
@@ -97,6 +99,12 @@ class Recorder:
                 batch is None or len(self._outstanding) >= self.chance.randint(1, OUTSTANDING_MAX)
             ):
                 self._ack(self._outstanding[0])
+        except canal_group.PositionRefused as error:
+            # A source has lost the end of its binlog; who looks after it gives the end back.
+            self.journal.note(Step("error", error=f"{type(error).__name__}: {error}"))
+            time.sleep(_REFUSED_S)
+            self.consumer.subscribe(resume="cursor")
+            self._astray = True
         except (canal_group.RolledBack, canal_group.NotSubscribed, canal_group.RetryableError) as error:
             self.journal.note(Step("error", error=f"{type(error).__name__}: {error}"))
             self._astray = True
