@@ -261,7 +261,8 @@ class Consumers:
         if request.snapshot and (subscriber.cursor is None or request.move):
             begin = self._stream.reconciled(base.ack if start is None else start)
             text = SnapshotCursor(f"{event.client_id}-{event.epoch}-{event.at_us}").to_json()
-            subscriber.continuation.begin_snapshot(begin.with_snapshots(dict.fromkeys(begin.shards, text)))
+            begin = begin.with_snapshots(dict.fromkeys(begin.shards, text))
+            refusals += subscriber.continuation.begin_snapshot(begin)
         elif start is not None:
             subscriber.continuation.begin_at(start, self._stream)
         elif subscriber.cursor is None and self._stream.merging and not base.inside:
@@ -298,9 +299,9 @@ class Consumers:
         # No two snapshots of a client have one id: pages of an earlier one are of no use.
         new_id = f"{call.client_id}-{subscriber.lease.epoch}-{asked.at_us}"
         cursor = steered(subscriber.cursor, call, new_id)
-        subscriber.continuation.begin_snapshot(cursor)
+        refusals = subscriber.continuation.begin_snapshot(cursor)
         said = Reply(asked.number, {"client_id": call.client_id, "shards": sorted(cursor.snapshots)})
-        return subscriber.answer_when_stored(said, self._stream)
+        return [*refusals, *subscriber.answer_when_stored(said, self._stream)]
 
     # ---- getting ---------------------------------------------------------------------------------------
 

@@ -21,13 +21,14 @@ from canal_group.merge.calls.resume import Resume
 from canal_group.merge.delivery.cursor_writes import CursorWrites
 from canal_group.merge.delivery.delivery import Delivery
 from canal_group.merge.delivery.phase import KEPT, Phase, Step, after
+from canal_group.merge.delivery.snapshot_steering import as_steered
 from canal_group.merge.errors import DataError, RolledBack, UsageError
 from canal_group.merge.events import ConsumerState
 from canal_group.merge.instructions import Instruction
 from canal_group.merge.order.stream import Stream
 from canal_group.merge.snapshot.cursor import SnapshotCursor
 from canal_group.merge.values.loss import Loss, with_loss
-from canal_group.merge.values.offset_range import OffsetRange, reaches_back, same_position, same_positions
+from canal_group.merge.values.offset_range import OffsetRange, reaches_back, same_positions
 from canal_group.merge.values.position import GroupPosition, Position
 
 #: times that a client id moves over what a source has purged without acknowledging anything in between
@@ -202,10 +203,14 @@ class Continuation:
                     hint="Start again from its cursor.",
                 )
 
-    def begin_snapshot(self, cursor: GroupPosition) -> None:
-        """Make a cursor with another snapshot the cursor; all shards have to be opened at it."""
+    def begin_snapshot(self, cursor: GroupPosition) -> list[Instruction]:
+        """Make a cursor with another snapshot the cursor; all shards have to be opened at it.
+
+        Offset ranges that wait are refused: they begin with the snapshot of before.
+        """
         self._move(cursor)
         self._go(Step.SEEK)
+        return self._delivery.refuse_ranges()
 
     def _move(self, cursor: GroupPosition) -> None:
         """Make a position the cursor, and forget how it came to the one before."""
@@ -334,11 +339,13 @@ class Continuation:
     def from_cursor(self, offset_range: OffsetRange) -> OffsetRange:
         """Return an offset range that begins at the cursor in each shard in which that is further.
 
-        The cursor passed nothing there that is kept, and the range may begin after it in other shards. Where
-        both are the same, the cursor has the snapshot: it may have been steered since.
+        The cursor passed nothing there that is kept, and the range may begin after it in other shards.
+
+        Raises:
+            UsageError: see `as_steered`.
         """
         since, cursor = self.quiet_since, self.cursor
-        start = offset_range.start if cursor is None else _with_snapshots_of(cursor, offset_range.start)
+        start = offset_range.start if cursor is None else as_steered(cursor, offset_range.start)
         offset_range = replace(offset_range, start=start)
         if since is None or cursor is None or since.sequence > start.sequence:
             return offset_range
@@ -421,13 +428,6 @@ class Continuation:
 
     def _reads(self, stream: Stream) -> bool:
         return stream.merging and self.phase is Phase.READING
-
-
-def _with_snapshots_of(cursor: GroupPosition, start: GroupPosition) -> GroupPosition:
-    """Return a position with the cursor's snapshots in the shards in which it is at the cursor."""
-    mine = cursor.shards
-    at_cursor = [name for name, at in start.shards.items() if name in mine and same_position(at, mine[name])]
-    return start.with_snapshots({name: mine[name].snapshot for name in at_cursor})
 
 
 def _told(client_id: str, error: DataError) -> DataError:

@@ -150,7 +150,8 @@ class Delivery:
         """Refuse the offset ranges that wait: the consumer asked for another one, which begins elsewhere."""
         over = RolledBack(
             f"Client {self._client_id} has moved to another position.",
-            hint="A later call asked for an offset range that begins elsewhere. Drop this one.",
+            hint="A later call asked for an offset range that begins elsewhere, or its snapshot was steered."
+            " Drop this one.",
         )
         offset_ranges = [number for number, call in self.waiting.items() if isinstance(call, GetRange)]
         return [self._refuse(number, over) for number in offset_ranges]

@@ -253,7 +253,11 @@ class ReadPosition:
         if offset_range.until is not None:
             check_same(offset_range.until, after)
             check_pages(start, offset_range.until, after.end)
-            after = Progress.at(replace(after.end, shards={**after.end.shards, **offset_range.until.shards}))
+            # An operator may have changed since what the snapshots read.
+            noted = offset_range.until.shards
+            texts = {name: at.snapshot for name, at in after.end.shards.items()}
+            end = replace(after.end, shards={**after.end.shards, **noted}).with_snapshots(texts)
+            after = Progress.at(end)
         left = indexes[~chosen]
         stop = int(left[0]) if len(left) else len(window)
         batch = replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from canal_group.merge.calls.operators import (
     PauseSnapshot,
@@ -14,6 +15,7 @@ from canal_group.merge.calls.operators import (
 )
 from canal_group.merge.errors import UsageError
 from canal_group.merge.snapshot.cursor import SNAPSHOT_TEXT_MAX, SnapshotCursor, name_of_text
+from canal_group.merge.values.offset_range import same_position
 from canal_group.merge.values.position import GroupPosition
 
 
@@ -43,11 +45,66 @@ def steered(cursor: GroupPosition, call: Steering, new_id: str) -> GroupPosition
     assert isinstance(call, PauseSnapshot | ResumeSnapshot), f"{call} steers no snapshot"
     paused = isinstance(call, PauseSnapshot)
     return cursor.with_snapshots(
-        {
-            shard: replace(SnapshotCursor.from_json(text), paused=paused).to_json()
-            for shard, text in texts.items()
-        }
+        {shard: _changed(SnapshotCursor.from_json(text), paused=paused) for shard, text in texts.items()}
     )
+
+
+def as_steered(cursor: GroupPosition, start: GroupPosition) -> GroupPosition:
+    """Return a start that a consumer noted, with the cursor's snapshots where they were steered since.
+
+    At the cursor the cursor has the snapshot. After it, tables go on as the cursor has them: pages between
+    are read again.
+
+    Args:
+        cursor: of the client id.
+        start: where its consumer goes on.
+
+    Raises:
+        UsageError: it is before the cursor, and what is read was changed since.
+    """
+    texts: dict[str, str | None] = {}
+    for shard, at in start.shards.items():
+        mine = cursor.shards.get(shard)
+        if mine is None or mine.snapshot == at.snapshot:
+            continue
+        if same_position(mine, at):
+            texts[shard] = mine.snapshot
+        elif mine.within(at):
+            if _is_older(at.snapshot, mine.snapshot):
+                texts[shard] = mine.snapshot
+        elif mine.snapshot is not None and _is_older(at.snapshot, mine.snapshot):
+            raise UsageError(
+                f"The offset range begins before the cursor in shard {shard}, and an operator has changed"
+                " since what its snapshot reads.",
+                hint="Start again from the cursor.",
+            )
+    return start.with_snapshots(texts)
+
+
+def steerings(cursor: GroupPosition) -> dict[str, tuple[str, int]]:
+    """Return which snapshot each shard of a cursor has, and how often it was steered."""
+    found = {shard: SnapshotCursor.from_json(text) for shard, text in cursor.snapshots.items()}
+    return {shard: (each.id, each.steered) for shard, each in found.items()}
+
+
+def _is_older(noted: str | None, text: str | None) -> bool:
+    """Return whether a snapshot was noted before an operator made of it what the cursor has.
+
+    Args:
+        noted: its text; None: it is over, or there was none.
+        text: that of the cursor; None: it was stopped, if there was one after the cursor.
+    """
+    if text is None:
+        return noted is not None
+    now = SnapshotCursor.from_json(text)
+    if noted is None:
+        return now.steered > 0
+    then = SnapshotCursor.from_json(noted)
+    return then.id != now.id or then.steered < now.steered
+
+
+def _changed(cursor: SnapshotCursor, **members: Any) -> str:
+    return replace(cursor, **members, steered=cursor.steered + 1).to_json()
 
 
 def _added(text: str | None, call: TableSteering, new_id: str) -> str:
@@ -67,12 +124,12 @@ def _added(text: str | None, call: TableSteering, new_id: str) -> str:
             hint="Ask for all of it, or wait until it was read.",
         )
     where = {table: condition for table, condition in before.where.items() if table != name}
-    after = replace(
+    after = _changed(
         before,
         tables={table: each for table, each in before.tables.items() if table != name},
         wanted=before.wanted if is_wanted else (*(before.wanted or ()), name),
         where={**where, name: call.where} if call.where else where,
-    ).to_json()
+    )
     if len(after) > SNAPSHOT_TEXT_MAX:
         raise UsageError(f"The snapshot of client {call.client_id} has as many tables as it may have.")
     return after

@@ -78,6 +78,8 @@ class SnapshotCursor:
     moved: tuple[str, ...] = ()
     #: names the lane that selected the last page; another one may select other rows for the same place
     selected_by: str = ""
+    #: how often an operator has changed what is read; one that is noted elsewhere may be older
+    steered: int = 0
 
     @property
     def client_id(self) -> str:
@@ -101,6 +103,7 @@ class SnapshotCursor:
             "paused": self.paused,
             "moved": self.moved,
             "selected_by": self.selected_by,
+            "steered": self.steered,
         }
         members |= {name: value for name, value in optional.items() if value}
         if self.wanted is not None:
@@ -124,7 +127,8 @@ class SnapshotCursor:
             _texts(list(where.values()))
             paused, moved = _flag(members.get("paused", False)), _names(members.get("moved", []))
             (selected_by,) = _texts([members.get("selected_by", "")])
-            return cls(_id(members["id"]), tables, wanted, where, paused, moved, selected_by)
+            steered = _whole(members.get("steered", 0))
+            return cls(_id(members["id"]), tables, wanted, where, paused, moved, selected_by, steered)
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise UsageError(f"{text[:_SHOWN_MAX]!r} is not a cursor of a snapshot ({error}).") from error
 
@@ -196,6 +200,12 @@ def _texts(values: Any) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
         raise TypeError(f"{values!r} is not a list of texts")
     return values
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise TypeError(f"{value!r} is no number of times")
+    return value
 
 
 def _flag(value: Any) -> bool:

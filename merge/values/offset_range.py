@@ -300,8 +300,9 @@ def check_same(until: GroupPosition, progress: Progress) -> None:
     raise DataError(
         f"The offset range that ends at row {until.sequence} of the merged stream ends at row"
         f" {progress.end.sequence} now that it is read again.",
-        hint="The instance's filter or shards have changed since, or it has pages of a snapshot, which"
-        " another server's stream has elsewhere. Start again from the cursor, or from another position.",
+        hint="The instance's filter or shards have changed since, or it has pages of a snapshot that were"
+        " acknowledged and are gone, or that another server's stream has elsewhere. Start again from the"
+        " cursor, or from another position.",
         expected=until.sequence,
         found=progress.end.sequence,
     )

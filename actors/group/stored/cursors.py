@@ -6,6 +6,7 @@ import json
 
 from canal_group.actors.ports import EpochStore, Host, Key, Kind, Subscription, damaged
 from canal_group.merge.calls.client_id import checked_client_id
+from canal_group.merge.delivery.snapshot_steering import steerings
 from canal_group.merge.errors import UsageError
 from canal_group.merge.values.loss import from_dicts, to_dicts
 from canal_group.merge.values.position import GroupPosition
@@ -106,12 +107,14 @@ def subscription_of(client_id: str, text: str) -> Subscription:
 
 
 def _only_moved(before: Subscription, after: Subscription) -> bool:
-    """Return whether only the positions in the cursor changed."""
+    """Return whether only the positions in the cursor changed, and no operator steered a snapshot."""
     if before.cursor is None or after.cursor is None:
         return False
     same = ("filter", "dropped", "losses", "lasting")
     if any(getattr(before, name) != getattr(after, name) for name in same):
         return False
-    return before.cursor.shards.keys() == after.cursor.shards.keys() and (
-        before.cursor.retired == after.cursor.retired
+    return (
+        before.cursor.shards.keys() == after.cursor.shards.keys()
+        and before.cursor.retired == after.cursor.retired
+        and steerings(before.cursor) == steerings(after.cursor)
     )

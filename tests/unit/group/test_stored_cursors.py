@@ -16,6 +16,7 @@ from canal_group.actors.meta.zookeeper_texts import BYTES_MAX
 from canal_group.actors.ports import Subscription
 from canal_group.actors.process.host import OsHost
 from canal_group.merge.errors import CoordinatorUnavailable, FencedError
+from canal_group.merge.snapshot.cursor import SnapshotCursor
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.loss import to_dicts, with_loss
 from canal_group.merge.values.position import GroupPosition, Position
@@ -178,6 +179,7 @@ MOVED = replace(STEP, cursor=LATER)
         (replace(MOVED, cursor=None), False),
         (replace(MOVED, cursor=LATER.with_shard("s2", Position("a.000001", 4))), False),
         (replace(MOVED, cursor=replace(LATER, retired=("s9",))), False),
+        (replace(MOVED, cursor=LATER.with_snapshots({"s0": SnapshotCursor("1001-1-1").to_json()})), False),
     ],
 )
 def test_only_a_cursor_that_moved_may_wait(after, waits):

@@ -331,3 +331,67 @@ def test_a_range_with_pages_is_not_read_from_another_server():
     with pytest.raises(DataError, match="another server"):
         world.offset_range(OffsetRange(noted, first.end), "copy")
     assert world.stored["copy"].cursor == noted
+
+
+def begun(world):
+    """Let a client begin a snapshot and read a range of two transactions; return its cursor and the range."""
+    drain(world, "app")
+    world.subscribe("copy", snapshot=True)
+    with_pages(world, over=False)
+    world.replay()
+    noted = world.stored["copy"].cursor
+    return noted, world.offset_range(OffsetRange(noted, rows_max=2), "copy")
+
+
+def asked_for(world):
+    """Return the snapshots with which the shards are opened for replays."""
+    return [each.position.snapshot for each in world.replay_opening.values()]
+
+
+STEERED = [PauseSnapshot("copy"), ReadAgain("copy", "shop.a"), StopSnapshot("copy")]
+
+
+@pytest.mark.parametrize("call", STEERED)
+def test_a_range_that_begins_after_the_cursor_does_not_undo_a_steering(call):
+    """1. A range is noted; 2. its snapshot is steered before it is acknowledged; 3. its consumer goes on."""
+    world = shop()
+    _, first = begun(world)
+    steer(world, call)
+    steered = world.stored["copy"].cursor.snapshots
+    world.request_range(OffsetRange(first.end), "copy")
+    assert asked_for(world) == [*steered.values()]
+    assert {SnapshotCursor.from_json(each).steered for each in steered.values()} <= {1}
+
+
+@pytest.mark.parametrize("call", STEERED)
+def test_a_range_that_is_read_again_ends_with_what_is_read_now(call):
+    world = shop()
+    noted, first = begun(world)
+    steer(world, call)
+    steered = world.stored["copy"].cursor.snapshots
+    for shard, times in enumerate(TIMES):
+        world.paged[shard] = Source(*map(Tx, times))
+    world.replay()
+    world.report_all()
+    again = world.offset_range(OffsetRange(noted, first.end), "copy")
+    world.ack(again.batch_id, "copy")
+    assert world.stored["copy"].cursor.snapshots == steered
+
+
+@pytest.mark.parametrize("call", STEERED)
+def test_a_range_that_waits_is_refused_when_its_snapshot_is_steered(call):
+    world = shop()
+    _, first = begun(world)
+    waiting = world.request_range(OffsetRange(first.end, rows_min=1_000), "copy")
+    steer(world, call)
+    with pytest.raises(RolledBack, match="has moved"):
+        world.result(waiting)
+
+
+def test_a_range_from_before_the_cursor_is_refused_when_more_is_read_since():
+    world = shop()
+    noted, first = begun(world)
+    world.ack(first.batch_id, "copy")
+    steer(world, ReadAgain("copy", "shop.a"))
+    with pytest.raises(UsageError, match="an operator has changed"):
+        world.offset_range(OffsetRange(noted, first.end), "copy")
