@@ -372,7 +372,7 @@ class Continuation:
         forward = self._is_forward(sought)
         if self._holds(sought, stream) or not (forward or call.may_rewind):
             return False
-        return stream.merging or not forward or not self.kept
+        return stream.merging or not forward or not self.kept or self._is_paged(sought, stream)
 
     def seek(self, start: GroupPosition, stream: Stream, *, may_rewind: bool) -> list[Instruction]:
         """Move to `start`; everything before it counts as consumed, whatever the cursor says.
@@ -393,13 +393,14 @@ class Continuation:
                 hint="Its rows were acknowledged already, or an earlier run of the consumer asked for it."
                 " Continue at the cursor.",
             )
+        paged = self._is_paged(sought, stream)
         refusals = self._delivery.refuse_ranges()
         self.new, self._left, self.quiet_since = False, None, self._quiet_before(sought)
         self._delivery.give_back()
         before, self.cursor = (self.cursor, self.purged), sought
         if held:
             self.stand_at(sought, stream)
-        elif stream.merging or not forward or not self.kept:
+        elif stream.merging or not forward or not self.kept or paged:
             self._go(Step.SEEK)
             self._came_from, self.purged = self._came_from or before, None
         return refusals
@@ -416,15 +417,35 @@ class Continuation:
             self._go(Step.SEEK if self.purged is None else Step.PURGE)
 
     def _stands_at(self, start: GroupPosition, stream: Stream) -> bool:
-        positioned = self._delivery.read_position.position if self._reads(stream) else self.cursor
-        return self.kept and positioned is not None and same_positions(positioned, start)
+        positioned = self._positioned(stream)
+        return (
+            self.kept
+            and positioned is not None
+            and same_positions(positioned, start)
+            and all(
+                positioned.shards[shard].snapshot == at.snapshot
+                for shard, at in start.shards.items()
+                if shard in positioned.shards
+            )
+        )
+
+    def _positioned(self, stream: Stream) -> GroupPosition | None:
+        return self._delivery.read_position.position if self._reads(stream) else self.cursor
 
     def _is_forward(self, sought: GroupPosition) -> bool:
         return self.cursor is not None and reaches_back(self.cursor.shards, sought.shards)
 
     def _holds(self, sought: GroupPosition, stream: Stream) -> bool:
         """Return whether it reads the current log, which holds what follows a position."""
-        return self._reads(stream) and stream.holds(sought)
+        return self._reads(stream) and stream.holds(sought) and not self._is_paged(sought, stream)
+
+    def _is_paged(self, sought: GroupPosition, stream: Stream) -> bool:
+        """Return whether shards are read for a snapshot, or will be at a position.
+
+        Its pages follow from where they were opened, whatever a later position says of the tables.
+        """
+        positioned = self._positioned(stream)
+        return bool(sought.snapshots) or (positioned is not None and bool(positioned.snapshots))
 
     def _reads(self, stream: Stream) -> bool:
         return stream.merging and self.phase is Phase.READING

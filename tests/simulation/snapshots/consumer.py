@@ -28,7 +28,7 @@ from canal_group.merge.errors import (
     UsageError,
 )
 from canal_group.merge.values.header import Flag
-from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.values.position import GroupPosition, Position
 from simulation.loop import MS, Loop
 from simulation.network import Network
 from simulation.process import Process
@@ -134,7 +134,7 @@ class Consumer(Process):
             except CanalGroupError as error:
                 require(False, "{}: {}", self.name, error)
 
-    async def _subscribe(self) -> None:
+    async def _subscribe(self) -> GroupPosition:
         self._held.clear()
         self.copy = self.acknowledged = None
         call = SubscribeAt(self._client_id, self.name, "", snapshot=self._snapshot)
@@ -142,14 +142,15 @@ class Consumer(Process):
         self._seen_id = 0
         if not self._copies:
             copy = Copy.at(dict(cursor.shards), self._sources, has_rows=not self._snapshot)
-            self._copies[_location(cursor)] = copy
+            self._copies[location_of(cursor)] = copy
         # Where the first batch begins is known with it: inside a transaction, perhaps.
         self.copy, self._at = self._find(cursor), ""
         self.acknowledged = self.copy.clone()
+        return cursor
 
     def _find(self, start: GroupPosition) -> Copy:
         """Return the copy that it had at a position, or before it if nothing between has rows."""
-        location = _location(start)
+        location = location_of(start)
         if location in self._copies:
             return self._copies[location].clone()
         best, most = None, (-1, -1)
@@ -165,18 +166,22 @@ class Consumer(Process):
 
     def _go_to(self, start: GroupPosition) -> None:
         """Have what it had where a batch begins."""
-        location, copy = _location(start), self._find(start)
+        location, copy = location_of(start), self._find(start)
         for shard, position in start.shards.items():
             mine = copy.shards[shard]
             # Inside a transaction a position has the cursor of its beginning.
             if position.snapshot != mine.text and not position.rows_into_transaction:
-                told = (self.name, shard, position.snapshot, mine.text)
-                require(self.was_steered, "{}: {}'s snapshot is {} and not {}", *told)
-                mine.steered(position.snapshot)
+                self._have_snapshot(mine, shard, position)
         self._copies[location] = copy.clone()
         self.copy, self.acknowledged, self._at = copy, copy.clone(), location
         counts = {shard: (each.count, each.part, each.page_rows) for shard, each in copy.shards.items()}
         self.note("goes on after {}", counts)
+
+    def _have_snapshot(self, mine: ShardCopy, shard: str, position: Position) -> None:
+        """Have another snapshot than the one that it knows."""
+        told = (self.name, shard, position.snapshot, mine.text)
+        require(self.was_steered, "{}: {}'s snapshot is {} and not {}", *told)
+        mine.steered(position.snapshot)
 
     async def _turn(self) -> None:
         if self.loop.chance.random() < self.fickle:
@@ -204,10 +209,10 @@ class Consumer(Process):
             # What was acknowledged inside a transaction may come again; or the snapshot was steered.
             self._go_to(batch.start)
         require(
-            _location(batch.start) == self._at,
+            location_of(batch.start) == self._at,
             "{}: {} follows {}",
             self.name,
-            _location(batch.start),
+            location_of(batch.start),
             self._at,
         )
         copy = self.copy
@@ -215,20 +220,32 @@ class Consumer(Process):
         self._seen_id = batch.batch_id
         if batch.batch_id >> _EPOCH_BITS != self._group.machine.epoch:
             raise ServerUnavailable("The server of the batch has ended.")
+        done = self._held[-1].copy if self._held else self.acknowledged
+        assert done is not None
+        done, _ = await self._add(copy, batch, done)
+        self._require_at(done, batch.ack)
+        self._told.batches += 1
+        self._at = location_of(batch.end)
+        self._held.append(_Held(batch.batch_id, done, location_of(batch.ack), (self._at, copy.clone())))
+
+    async def _add(self, copy: Copy, batch: Batch, done: Copy) -> tuple[Copy, list[Fetched]]:
+        """Add the rows of a batch to a copy; return the copy at the last end of a transaction, and the rows.
+
+        Args:
+            copy: what it had before the batch.
+            batch: what it got.
+            done: what it had at the last end of a transaction before.
+        """
         # Rows on their way may be of pages that are forgotten meanwhile.
         forgotten = self._forgotten.copy()
         rows = self._network.call(self, self._group, "rows", batch.headers, batch.generation, batch.shards)
         found = await self.within(rows, ANSWER_US, ServerUnavailable("No rows came."))
-        done = self._held[-1].copy if self._held else self.acknowledged
-        assert done is not None
         for header, came in zip(batch.headers, found, strict=True):
             shard = batch.shards[header["shard"]]
             source = self._sources[shard]
-            # All headers of a shard in a batch are of one server.
-            uuid = batch.end.shards[shard].server
-            server = next(each for each in source.servers if each.uuid == uuid)
+            server = next(each for each in source.servers if each.uuid == came.server)
             if self._forgotten[shard] == forgotten[shard]:
-                self._require_same(copy.shards[shard], shard, header, batch.names, uuid, came)
+                self._require_same(copy.shards[shard], shard, header, batch.names, came)
             copy.shards[shard].take(source, server, header, batch.names, came)
             copy.take(came)
             self._told.rows += len(came.rows)
@@ -237,23 +254,25 @@ class Consumer(Process):
                 self._told.marks += len(came.statements)
             if header["flags"] & Flag.END:
                 done = copy.clone()
-        for shard, position in batch.ack.shards.items():
-            mine = done.shards[shard]
+        return done, found
+
+    def _require_at(self, copy: Copy, cursor: GroupPosition) -> None:
+        """Require that a copy is what a cursor says."""
+        for shard, position in cursor.shards.items():
+            mine = copy.shards[shard]
             told = (shard, position.snapshot, mine.text)
             require(position.snapshot == mine.text, "{}: the cursor is {} and not {}", *told)
             server = next(each for each in self._sources[shard].servers if position.is_of(each.uuid))
             require(server.count_at(position.file, position.offset) == mine.count, "{}: is ahead", shard)
-        self._told.batches += 1
-        self._at = _location(batch.end)
-        self._held.append(_Held(batch.batch_id, done, _location(batch.ack), (self._at, copy.clone())))
 
     def _require_same(
-        self, mine: ShardCopy, shard: str, header: Any, names: Sequence[str], server: str, came: Fetched
+        self, mine: ShardCopy, shard: str, header: Any, names: Sequence[str], came: Fetched
     ) -> None:
         """Require that pages which it was given before come again where they were, with their rows."""
         if self._group.forgets_cursors:
             # Pages that were acknowledged are gone, and their cursor may be.
             return
+        server = came.server
         if self._pages.get(shard, ("", {}))[0] != server or mine.location[0] != server:
             # Where it goes on from another server's position, what it did not acknowledge is read anew.
             self._pages[shard] = server, {}
@@ -271,7 +290,7 @@ class Consumer(Process):
     def _is_at(self, start: GroupPosition) -> bool:
         """Return whether it has what is before a batch."""
         assert self.copy is not None, "it has something"
-        return _location(start) == self._at and all(
+        return location_of(start) == self._at and all(
             at.rows_into_transaction or at.snapshot == self.copy.shards[name].text
             for name, at in start.shards.items()
         )
@@ -328,6 +347,6 @@ def _progress(copy: Copy) -> tuple[int, int]:
     return sum(each.count for each in shards), sum(each.page_rows for each in shards)
 
 
-def _location(cursor: GroupPosition) -> str:
+def location_of(cursor: GroupPosition) -> str:
     """Return where a cursor is, whatever its snapshot."""
     return ", ".join(f"{name} {at.server} {at}" for name, at in sorted(cursor.shards.items()))

@@ -9,7 +9,7 @@ from canal_group.actors.shard.report import NOTHING, ShardReport
 from canal_group.merge import events as ev
 from canal_group.merge import instructions as do
 from canal_group.merge.calls.call import Call
-from canal_group.merge.calls.consumers import Get
+from canal_group.merge.calls.consumers import Get, GetRange
 from canal_group.merge.errors import CanalGroupError, CoordinatorUnavailable, RolledBack, UsageError
 from canal_group.merge.group import GroupSettings
 from canal_group.merge.replay.replaying_group import ReplayingGroup
@@ -124,7 +124,7 @@ class GroupServer(Process):
         number, answer = self._number, Future()
         self._calls[number] = answer
         self.tell(ev.Asked(number, call, self.now_us))
-        if isinstance(call, Get) and not answer.done:
+        if isinstance(call, Get | GetRange) and not answer.done:
             timed_out = ev.GetTimedOut(number, call.client_id)
             self.after(round(call.timeout_s * 1e6), lambda: self.tell(timed_out))
         return await self.awaiting(answer)

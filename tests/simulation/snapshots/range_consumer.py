@@ -110,9 +110,6 @@ class RangeConsumer(Consumer):
         self._go_to(batch.start)
         copy = self.copy
         assert copy is not None, "it goes on at the start"
-        for name, position in batch.start.shards.items():
-            # Another server has pages elsewhere that came and were not acknowledged, and its own mark.
-            copy.shards[name].over &= position.is_of(self._sources[name].active.uuid)
         _, found = await self._add(copy, batch, copy)
         for name, position in batch.end.shards.items():
             mine, source = copy.shards[name], self._sources[name]
@@ -127,10 +124,10 @@ class RangeConsumer(Consumer):
         self._require_at(copy, batch.end)
         self._note_snapshots(noted.end)
         self._note_snapshots(batch.end)
-        places = batch.headers["shard"].tolist()
+        shards = batch.headers["shard"].tolist()
         rows = [
-            (place, what)
-            for place, each in zip(places, found, strict=True)
+            (shard, what)
+            for shard, each in zip(shards, found, strict=True)
             for what in (*each.rows, *each.statements)
         ]
         if noted.rows is None:

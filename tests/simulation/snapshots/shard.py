@@ -54,6 +54,9 @@ class Told:
     marks: int = 0
     rows: int = 0
     batches: int = 0
+    #: offset ranges that were read again, and that could not be had any more
+    again: int = 0
+    refused: int = 0
 
 
 class Fetched(NamedTuple):
@@ -65,6 +68,8 @@ class Fetched(NamedTuple):
     statements: list[tuple[str, str, str]]
     #: the cursor of the snapshot from it on; None: as before
     text: str | None = None
+    #: of the server that it is from
+    server: str = ""
 
 
 class Shard(ShardProcess):
@@ -168,7 +173,10 @@ class Shard(ShardProcess):
                 known = self._seen[id(stored.chunk)] = (stored.chunk, _fetched(stored.chunk))
             found += known[1][stored.header_begin : stored.header_end]
         texts = intake.ring._snapshots
-        found = [each._replace(text=texts.get(begin + index)) for index, each in enumerate(found)]
+        found = [
+            each._replace(text=texts.get(begin + index), server=intake.server)
+            for index, each in enumerate(found)
+        ]
         # A header before them may have been passed by a cursor.
         before = max((each for each in texts if each <= begin), default=None)
         text = intake.ring._first_snapshot if before is None else texts[before]

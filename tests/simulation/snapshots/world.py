@@ -25,6 +25,7 @@ from simulation.seeds import Outcome
 from simulation.snapshots.consumer import Consumer
 from simulation.snapshots.group import GroupServer, Store
 from simulation.snapshots.pages import Pages
+from simulation.snapshots.range_consumer import RangeConsumer
 from simulation.snapshots.shard import DESTINATION, Shard, Told, Trouble
 from simulation.snapshots.source import Images, Shape, Source, Vendor
 from simulation.snapshots.writer import Writer
@@ -147,7 +148,8 @@ class World:
         )
         self.store = Store(flush_us=chance.choice([0, 0, 200 * MS]), failing=chance.choice([0.0, 0.05]))
         self.group = GroupServer(loop, self.network, settings, self.shards, self.store)
-        self.consumer = Consumer(
+        # A fifth keep their positions themselves.
+        self.consumer = (RangeConsumer if chance.random() < 2 else Consumer)(
             loop,
             self.network,
             self.group,
