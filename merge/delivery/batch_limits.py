@@ -69,6 +69,8 @@ class BatchLimits:
         count = whole(headers, lead, count)
         if not count:
             self._check_fits(headers[lead:])
+            # The transaction after them may need their room in the ring.
+            count = whole(headers[:lead], lead, lead)
         enough = count < len(headers) or int(headers["rows"].sum()) >= offset_range.rows_min
         return count if enough else 0
 

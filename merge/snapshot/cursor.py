@@ -204,7 +204,7 @@ def _texts(values: Any) -> list[str]:
 
 def _whole(value: Any) -> int:
     if not isinstance(value, int) or value < 0:
-        raise TypeError(f"{value!r} is no number of times")
+        raise TypeError(f"{value!r} is not a number of times")
     return value
 
 

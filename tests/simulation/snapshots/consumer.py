@@ -244,8 +244,8 @@ class Consumer(Process):
             shard = batch.shards[header["shard"]]
             source = self._sources[shard]
             server = next(each for each in source.servers if each.uuid == came.server)
-            if self._forgotten[shard] == forgotten[shard]:
-                self._require_same(copy.shards[shard], shard, header, batch.names, came)
+            known = self._forgotten[shard] == forgotten[shard]
+            self._look_at(copy.shards[shard], shard, header, batch.names, came, known=known)
             copy.shards[shard].take(source, server, header, batch.names, came)
             copy.take(came)
             self._told.rows += len(came.rows)
@@ -265,11 +265,27 @@ class Consumer(Process):
             server = next(each for each in self._sources[shard].servers if position.is_of(each.uuid))
             require(server.count_at(position.file, position.offset) == mine.count, "{}: is ahead", shard)
 
-    def _require_same(
-        self, mine: ShardCopy, shard: str, header: Any, names: Sequence[str], came: Fetched
+    def _look_at(
+        self,
+        mine: ShardCopy,
+        shard: str,
+        header: Any,
+        names: Sequence[str],
+        came: Fetched,
+        *,
+        known: bool,
     ) -> None:
-        """Require that pages which it was given before come again where they were, with their rows."""
-        if self._group.forgets_cursors:
+        """Require that pages which it was given before come again where they were, with their rows.
+
+        Args:
+            mine: what it has of the shard.
+            shard: its name.
+            header: what comes.
+            names: to which it points.
+            came: its rows.
+            known: whether no page of the shard was forgotten meanwhile.
+        """
+        if not known or self._group.forgets_cursors:
             # Pages that were acknowledged are gone, and their cursor may be.
             return
         server = came.server

@@ -13,6 +13,7 @@ from canal_group.actors.snapshot.lane_snapshot import LaneSnapshot
 from canal_group.actors.snapshot.page_folder import PageFolder
 from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
 from canal_group.actors.snapshot.snapshot_tables import SnapshotTables
+from canal_group.merge.delivery import read_position
 from canal_group.merge.order.stream import Stream
 from canal_group.merge.snapshot import table_rows
 from canal_group.merge.snapshot.cursor import KeyRange, SnapshotCursor, TableCursor
@@ -193,6 +194,10 @@ def a_client_joins_the_live_log_before_its_snapshot_is_over(patch: Patch) -> Non
     patch(Stream, "holds", holds)
 
 
+def a_range_may_have_other_pages_than_it_had(patch: Patch) -> None:
+    patch(read_position, "check_pages", lambda *_: None)
+
+
 #: each mutation, and the faults by which it is noticed soon; none: all
 MUTATIONS: Final[dict[Callable[[Patch], None], tuple[Fault, ...]]] = {
     what_is_written_is_taken_for_visible: (),
@@ -213,4 +218,5 @@ MUTATIONS: Final[dict[Callable[[Patch], None], tuple[Fault, ...]]] = {
     a_page_in_flight_counts_as_read: (),
     the_mark_comes_before_the_last_table_was_read: (),
     a_client_joins_the_live_log_before_its_snapshot_is_over: (),
+    a_range_may_have_other_pages_than_it_had: (Fault.LOSE_PAGES,),
 }

@@ -20,7 +20,7 @@ from canal_group.merge.values.offset_range import OffsetRange
 from canal_group.merge.values.position import GroupPosition, Position
 from simulation.snapshots.consumer import GET_US, Consumer, location_of
 from simulation.snapshots.copy import ShardCopy, require
-from simulation.snapshots.shard import Told
+from simulation.snapshots.shard import Fetched, Told
 
 #: how many noted ranges are read again when it restarts, at most
 AGAIN_MAX = 3
@@ -43,8 +43,8 @@ class _Noted:
 class RangeConsumer(Consumer):
     """Reads offset ranges, some of them again after a restart; see `Consumer`."""
 
-    def __init__(self, *places: Any, snapshot: bool, told: Told) -> None:
-        super().__init__(*places, snapshot=snapshot, told=told)
+    def __init__(self, *arguments: Any, snapshot: bool, told: Told) -> None:
+        super().__init__(*arguments, snapshot=snapshot, told=told)
         #: where the first range begins; None: at the cursor, once it is subscribed
         self._first: GroupPosition | None = None
         #: ranges, the oldest first; they outlive the process
@@ -70,6 +70,8 @@ class RangeConsumer(Consumer):
     async def _turn(self) -> None:
         """Read a range again, or note the next one and read it; acknowledge it."""
         offset_range, noted = self._next()
+        # Pages of a range on its way may be forgotten meanwhile.
+        forgotten = self._forgotten.copy()
         call = GetRange(self._client_id, self._epoch, offset_range, GET_US / 1e6, may_rewind=True)
         try:
             batch = await self._give(call)
@@ -79,6 +81,10 @@ class RangeConsumer(Consumer):
             self._refused(noted, error)
             return
         if batch is not None:
+            if noted is None:
+                noted = _Noted(batch.start, batch.end, None, forgotten)
+                self._noted.append(noted)
+                self._again = 1
             await self._read(batch, noted)
 
     def _next(self) -> tuple[OffsetRange, _Noted | None]:
@@ -93,11 +99,7 @@ class RangeConsumer(Consumer):
         empty = self.loop.chance.random() < 0.5
         return OffsetRange(start, rows_max=rows_max, may_be_empty=empty), None
 
-    async def _read(self, batch: Batch, noted: _Noted | None) -> None:
-        if noted is None:
-            noted = _Noted(batch.start, batch.end, None, self._forgotten.copy())
-            self._noted.append(noted)
-            self._again = 1
+    async def _read(self, batch: Batch, noted: _Noted) -> None:
         self.note(
             "reads {} from {} to {}",
             [
@@ -107,20 +109,13 @@ class RangeConsumer(Consumer):
             {k: (str(v), v.snapshot) for k, v in noted.start.shards.items()},
             {k: (str(v), v.snapshot) for k, v in noted.end.shards.items()},
         )
-        self._go_to(batch.start)
+        texts = {name: at.snapshot for name, at in batch.start.shards.items()}
+        self._go_to(noted.start.with_snapshots(texts))
         copy = self.copy
         assert copy is not None, "it goes on at the start"
         _, found = await self._add(copy, batch, copy)
         for name, position in batch.end.shards.items():
-            mine, source = copy.shards[name], self._sources[name]
-            if mine.count < next(each for each in source.servers if position.is_of(each.uuid)).count_at(
-                position.file, position.offset
-            ):
-                # Transactions without rows are left out where a stream begins.
-                ahead = mine.passed(position, source)
-                require(ahead is not None, "{}: rows of {} are left out before {}", self.name, name, position)
-                assert ahead is not None
-                copy.shards[name] = ahead
+            self._pass_empty(copy.shards[name], name, position.server, position.file, position.offset)
         self._require_at(copy, batch.end)
         self._note_snapshots(noted.end)
         self._note_snapshots(batch.end)
@@ -154,8 +149,21 @@ class RangeConsumer(Consumer):
         else:
             super()._have_snapshot(mine, shard, position)
 
-    def _require_same(self, *_page: Any) -> None:
-        """Return: ranges are compared whole, and pages that were acknowledged need not come again."""
+    def _look_at(
+        self, mine: ShardCopy, shard: str, header: Any, names: Any, came: Fetched, *, known: bool
+    ) -> None:
+        """Be where a header begins; ranges are compared whole, so its page is not."""
+        del known
+        self._pass_empty(mine, shard, came.server, names[header["file"]], int(header["begin_offset"]))
+
+    def _pass_empty(self, mine: ShardCopy, shard: str, uuid: str, file: str, offset: int) -> None:
+        """Pass transactions without rows, which are left out where a stream begins."""
+        source = self._sources[shard]
+        count = next(each for each in source.servers if each.uuid == uuid).count_at(file, offset)
+        if mine.count < count and not mine.part:
+            left = [each for each in source.transactions[mine.count : count] if each.has_rows]
+            require(not left, "{}: {} transactions with rows are left out of {}", self.name, len(left), shard)
+            mine.count = count
 
     def _refused(self, noted: _Noted | None, error: CanalGroupError) -> None:
         """Begin again at the cursor: what was noted cannot be had any more, for a reason.
@@ -164,16 +172,15 @@ class RangeConsumer(Consumer):
             NotSubscribed: always.
         """
         last = noted or (self._noted[-1] if self._noted else None)
-        require(last is not None, "{}: the first range is refused: {}", self.name, error)
-        assert last is not None
-        elsewhere = any(
-            not position.is_of(self._sources[name].active.uuid)
-            for each in (last.start, last.end)
-            for name, position in each.shards.items()
-        )
-        forgotten = self._forgotten != last.forgotten or self._group.forgets_cursors
-        lost = last.acknowledged or elsewhere or forgotten
-        require(lost, "{}: a range is refused, and no page was lost: {}", self.name, error)
+        # A ring may be too small for what comes again.
+        may = self.was_steered or "is full before all" in error.message
+        if last is not None:
+            forgotten = self._forgotten != last.forgotten or self._group.forgets_cursors
+            may |= last.acknowledged or forgotten
+            for each in (last.start, last.end):
+                actives = {name: self._sources[name].active.uuid for name in each.shards}
+                may |= any(not position.is_of(actives[name]) for name, position in each.shards.items())
+        require(may, "{}: a range is refused, and no page was lost: {}", self.name, error)
         self.note("begins again at its cursor: {}", error)
         self._told.refused += 1
         self._noted.clear()

@@ -35,6 +35,7 @@ def test_a_copy_is_what_the_sources_have(first, seeds):
     assert totals["marks"] >= seeds
     assert totals["reads"] > 5 * seeds
     assert totals["faults"] > seeds
+    assert totals["again"] >= seeds // 50
 
 
 def test_a_seed_is_the_same_schedule_every_time():

@@ -148,8 +148,8 @@ class World:
         )
         self.store = Store(flush_us=chance.choice([0, 0, 200 * MS]), failing=chance.choice([0.0, 0.05]))
         self.group = GroupServer(loop, self.network, settings, self.shards, self.store)
-        # A fifth keep their positions themselves.
-        self.consumer = (RangeConsumer if chance.random() < 2 else Consumer)(
+        # Some keep their positions themselves.
+        self.consumer = (RangeConsumer if chance.random() < 0.3 else Consumer)(
             loop,
             self.network,
             self.group,

@@ -505,6 +505,21 @@ def test_several_transactions_may_be_more_than_a_ring_holds():
     assert keys(world.offset_range(OffsetRange(begin))) == [10, 20, 30]
 
 
+def test_transactions_without_rows_make_room_for_a_transaction():
+    """The ring holds three of them and the first half of the transaction, which would not end before."""
+    empty = [Tx(commit_us, (0,)) for commit_us in (10, 20, 30)]
+    world, begin = reading(Source(*empty, Tx(40, (1, 2))), limits=batch_limits(ring_headers_max=4))
+    world.ring_size = 4
+    world.report_all()
+    assert world.offset_range(OffsetRange(begin)) is None, "more may come"
+    world.full(0)
+    first = world.offset_range(OffsetRange(begin))
+    assert first.headers["rows"].tolist() == [0, 0, 0]
+    world.ack(first.batch_id)
+    world.report_all()
+    assert world.offset_range(OffsetRange(first.end)).headers["rows"].tolist() == [1, 2]
+
+
 def test_many_transactions_without_rows_are_a_range():
     limits = batch_limits(empty_headers_max=3)
     world, begin = reading(Source(*[Tx(10, (0,))] * 5), limits=limits)

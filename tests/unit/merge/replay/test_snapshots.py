@@ -1,5 +1,7 @@
 """Clients that get the rows that there are: each reads pages in a replay, and then joins the others."""
 
+from dataclasses import replace
+
 import pytest
 from support.group.builders import Source, Tx, World, drain
 
@@ -361,6 +363,16 @@ def test_a_range_that_begins_after_the_cursor_does_not_undo_a_steering(call):
     world.request_range(OffsetRange(first.end), "copy")
     assert asked_for(world) == [*steered.values()]
     assert {SnapshotCursor.from_json(each).steered for each in steered.values()} <= {1}
+
+
+def test_shards_are_opened_with_what_a_range_says_of_its_tables():
+    """They are open where the range begins, and bring the pages that follow the cursor's tables."""
+    world = shop()
+    noted, first = begun(world)
+    (shard,) = (name for name, at in first.end.shards.items() if at.offset != noted.shards[name].offset)
+    said = replace(SnapshotCursor.from_json(first.end.snapshots[shard]), selected_by="elsewhere").to_json()
+    world.request_range(OffsetRange(first.end.with_snapshots({shard: said})), "copy")
+    assert said in asked_for(world)
 
 
 @pytest.mark.parametrize("call", STEERED)
