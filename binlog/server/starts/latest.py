@@ -97,9 +97,9 @@ def _written(address: SourceAddress, request: DumpRequest, end: Position) -> Ite
             )
         checksum = dump.register()
         packets = dump.request(request)
-        file, offset, begun_s = "", 0, time.monotonic()
+        file, offset, moved_s = "", 0, time.monotonic()
         while not file or is_before((file, offset), last):
-            if time.monotonic() - begun_s > _SYNC_S and file == end.file:
+            if time.monotonic() - moved_s > _SYNC_S:
                 raise SourceUnavailable(
                     f"{address.title} wrote its binlog up to {end}, and sends it up to {offset} only: its "
                     "disk does not answer, or its logs were reset.",
@@ -114,8 +114,8 @@ def _written(address: SourceAddress, request: DumpRequest, end: Position) -> Ite
             if header.event_type == EventType.ROTATE:
                 offset, file = parse_rotate(body_of(event, checksum))
                 continue
-            if header.log_pos:  # it has 32 bits
-                offset += (header.log_pos - offset) % _WRAP
+            if header.log_pos and (gap := (header.log_pos - offset) % _WRAP):  # it has 32 bits
+                offset, moved_s = offset + gap, time.monotonic()
             if header.event_type in BEGINS and is_before((file, offset - header.size), last):
                 start = parse_start(header.event_type, body_of(event, checksum), header.server_id)
                 if start.number:

@@ -115,6 +115,7 @@ def test_while_others_commit(server, asked, monkeypatch, tries):
     for writer in writers:
         writer.start()
     try:
+        await_true(lambda: server.execute("SELECT COUNT(*) FROM app.t")[0][0] > WRITERS, "they write")
         found = [latest.latest_position(*asked) for _ in range(20)]
     finally:
         over.set()
