@@ -189,24 +189,30 @@ class ReadPosition:
                 stream.servers,
             )
             if chosen is None:
-                self._check_comes(window, stream)
+                self._check_comes(window, offset_range.until, stream)
         else:
             chosen = self._choose(headers, offset_range, stream)
         if chosen is None:
             return None
         return self._give_range(batch_id, offset_range, stream, window, indexes, chosen)
 
-    def _check_comes(self, window: Headers, stream: Stream) -> None:
+    def _check_comes(self, window: Headers, until: GroupPosition, stream: Stream) -> None:
         """Return if the rest of an offset range can arrive while the rings keep the part that has arrived.
 
-        A shard that joined after the end was noted may have more rows in between than its ring holds.
+        A shard that joined after the end was noted may have more rows in between than its ring holds, and so
+        may one whose snapshot was steered.
 
         Raises:
             DataError: the rest cannot arrive.
         """
-        holding = stream.held_by_full
-        if holding is not None:
-            self._limits.check_brings(stream.shards[holding], window[window["shard"] == holding])
+        for shard, name in enumerate(stream.shards):
+            mine, end = window[window["shard"] == shard], until.shards.get(name)
+            lacks = (
+                end is not None
+                and up_to(mine, stream.names, end, same_server=end.is_of(stream.servers[shard])).all()
+            )
+            if shard == stream.held_by_full or (lacks and stream.is_crowded(shard)):
+                self._limits.check_brings(name, mine)
 
     def _choose(
         self, headers: Headers, offset_range: OffsetRange, stream: Stream

@@ -110,10 +110,12 @@ class Stream:
     def crowded(self) -> bool:
         """Whether a ring is full of merged headers: its shard brings no more until some of them are freed."""
         # Looked at with each tick, while the log has a whole ring of each shard.
-        return any(
-            state.full and state.freed < self._out[shard] == state.taken
-            for shard, state in enumerate(self.states)
-        )
+        return any(map(self.is_crowded, range(len(self.states))))
+
+    def is_crowded(self, shard: int) -> bool:
+        """Return whether the ring of a shard is full of merged headers, see `crowded`."""
+        state = self.states[shard]
+        return state.full and state.freed < self._out[shard] == state.taken
 
     def first_kept(self, shard: int) -> int | None:
         """Return the log index of a shard's oldest merged header; None if all of them are freed."""

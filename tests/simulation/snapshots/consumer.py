@@ -153,13 +153,15 @@ class Consumer(Process):
         location = location_of(start)
         if location in self._copies:
             return self._copies[location].clone()
-        best, most = None, (-1, -1)
+        best: Copy | None = None
+        most: tuple[int, list[tuple[str, int, int]]] = (-1, [])
         for copy in self._copies.values():
             ahead = [copy.shards[name].passed(at, self._sources[name]) for name, at in start.shards.items()]
             if all(each is not None for each in ahead):
                 found = copy.clone()
                 found.shards = dict(zip(start.shards, ahead, strict=True))  # type: ignore[arg-type]
-                best, most = (found, _progress(copy)) if _progress(copy) > most else (best, most)
+                if _progress(copy) > most:
+                    best, most = found, _progress(copy)
         require(best is not None, "{}: nothing was acknowledged at {}", self.name, location)
         assert best is not None
         return best
@@ -358,9 +360,9 @@ def _told(header: Any) -> str:
     return f"s{header['shard']}{page} {where} ({header['rows']})"
 
 
-def _progress(copy: Copy) -> tuple[int, int]:
+def _progress(copy: Copy) -> tuple[int, list[tuple[str, int, int]]]:
     shards = copy.shards.values()
-    return sum(each.count for each in shards), sum(each.page_rows for each in shards)
+    return sum(each.count for each in shards), [(*each.location[1:], each.page_rows) for each in shards]
 
 
 def location_of(cursor: GroupPosition) -> str:

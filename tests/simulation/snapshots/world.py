@@ -239,6 +239,8 @@ class World:
                 shard.lose_pages()
                 self.consumer.forget_pages(shard.name)
                 loop.after(RESTART_US, shard.start)
+                # Until then the group may hand out some of which it has the headers.
+                loop.after(RESTART_US, lambda: self.consumer.forget_pages(shard.name))
             case Fault.KILL_GROUP:
                 self.group.restart(RESTART_US)
             case Fault.KILL_CONSUMER:

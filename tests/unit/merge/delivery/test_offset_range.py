@@ -289,6 +289,23 @@ def test_rows_of_a_new_shard_in_an_earlier_range_must_fit_the_ring(size, unit):
         world.result(call)
 
 
+def test_pages_that_came_since_may_not_fit_the_ring_with_the_range():
+    world, begin = reading(Source(Tx(10), Tx(20), Tx(30)), limits=batch_limits(ring_headers_max=3))
+    world.ring_size = 3
+    world.report_all()
+    until = world.offset_range(OffsetRange(begin)).end
+    world.sources[0] = Source(Tx(10), Tx(10, page=True), Tx(20), Tx(30))
+    world.lose(0)
+    world.open_all()
+    world.subscribe()
+    call = world.request_range(OffsetRange(begin, until))
+    world.report_all()
+    assert call not in world.answers
+    world.full(0)
+    with pytest.raises(DataError, match="The ring of shard s0, 3 headers, is full before all"):
+        world.result(call)
+
+
 def holey():
     """A world, where it begins, and a range that leaves a header of shard 1 between its own in the log.
 
