@@ -79,13 +79,14 @@ def test_status_tells_of_a_snapshot_and_of_a_table_that_may_not_be_read(shop: Sh
     """1. One shard's rows may be selected; 2. `status` says how far it is, and which statement lets it read
     the other's; 3. so does the mark.
     """
-    shop.write_everywhere(20, 20)
+    shop.write_everywhere(20, 250)
     account = f"`{shop.servers[0].address().user}`@`127.0.0.1`"
     shop.servers[0].execute(f"GRANT SELECT ON shop_0.* TO {account}")
     shop.servers[1].execute(
         f"GRANT SELECT ON shop_1.* TO {account}", f"REVOKE SELECT ON shop_1.* FROM {account}"
     )
-    slow = {"snapshot": {"rows_per_s": 100}}
+    # Of two pages at least, with a pause between them.
+    slow = {"snapshot": {"rows_per_s": 1_000}}
     with (
         shop.serve(**options(tmp_path, **slow)) as instance,
         shop.connect(instance, client_id="copy", snapshot="initial") as consumer,
