@@ -146,6 +146,7 @@ class RangeConsumer(Consumer):
         """Have the snapshot that it was told there before: lanes may differ in what follows."""
         if position.snapshot in self._ended[shard, position.server, str(position)]:
             mine.text = position.snapshot
+            mine.over &= position.snapshot is None
         else:
             super()._have_snapshot(mine, shard, position)
 
