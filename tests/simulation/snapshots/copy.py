@@ -74,9 +74,9 @@ class ShardCopy:
             return None
         copy = self.clone()
         copy.count, copy.location, copy.page_rows = count, location, position.page_rows
-        if position.snapshot is None:
-            # It has ended, or was stopped.
-            copy.steered(None)
+        if position.snapshot is None or copy.text is None:
+            # It has ended, or was stopped; or another one was begun.
+            copy.steered(position.snapshot)
         copy.text = position.snapshot
         return copy
 
