@@ -14,7 +14,6 @@ Its server skips what it need not send.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -28,10 +27,9 @@ from canal_group.binlog.formats.events import MAGIC, parse_header, parse_rotate
 from canal_group.binlog.formats.format_description import parse_format_description
 from canal_group.binlog.formats.gtid_events import parse_start
 from canal_group.binlog.server.dump.archived import is_before
-from canal_group.binlog.server.dump.dump_connection import DumpConnection
 from canal_group.binlog.server.dump.dump_request import DumpRequest, dump_after, dump_from
 from canal_group.binlog.server.source import ServerFacts, SourceAddress, query_one
-from canal_group.binlog.server.starts.logged import BEGINS, body_of, next_event
+from canal_group.binlog.server.starts.logged import BEGINS, body_of, connection_to, next_event
 from canal_group.binlog.server.starts.server_log import ServerLog
 from canal_group.binlog.server.starts.start import executed_gtids, gtids_at, log_end
 from canal_group.merge.errors import SourceUnavailable
@@ -59,6 +57,8 @@ def latest_position(
     # In this order: what is executed is written.
     executed = executed_gtids(address, connection, facts)
     end = log_end(address, connection, facts)
+    if facts.variables.get("gtid_mode", "OFF").upper() == "OFF":  # none is on its way
+        return replace(end, gtid_set=executed)
     for _ in range(_TRIES):
         owned = query_one(address, connection, "SELECT @@global.gtid_owned AS gtids")["gtids"]
         executed = executed_gtids(address, connection, facts)
@@ -88,13 +88,7 @@ def _written(address: SourceAddress, request: DumpRequest, end: Position) -> Ite
         end: the position.
     """
     last = end.file, end.offset
-    with contextlib.closing(DumpConnection(address)) as dump:
-        if dump.facts.identity != end.server:
-            raise SourceUnavailable(
-                f"Two servers answer for shard {address.name} at {address}: {end.server}, then "
-                f"{dump.facts.identity}.",
-                shard=address.name,
-            )
+    with connection_to(address, end.server) as dump:
         checksum = dump.register()
         packets = dump.request(request)
         file, offset, moved_s = "", 0, time.monotonic()

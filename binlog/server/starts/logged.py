@@ -142,19 +142,26 @@ def logged_at_source(
         DataError: the server refuses the file and offset.
     """
     with contextlib.ExitStack() as resources:
-        connection = resources.enter_context(contextlib.closing(DumpConnection(address)))
-        found = connection.facts.identity
-        if found != server:
-            raise SourceUnavailable(
-                f"Two servers answer for shard {address.name} at {address}: {server}, then {found}.",
-                shard=address.name,
-            )
+        connection = resources.enter_context(connection_to(address, server))
         if looks:
             connection.narrow()
         checksum = connection.register()
         packets = connection.request(dump_from(file, offset, address.server_id))
         close = resources.pop_all().close
     return LoggedTransactions(file, lambda: next_event(address, packets), close, checksum)
+
+
+@contextlib.contextmanager
+def connection_to(address: SourceAddress, server: str) -> Iterator[DumpConnection]:
+    """Open a connection for a dump of one server; raises as `logged_at_source`."""
+    with contextlib.closing(DumpConnection(address)) as connection:
+        found = connection.facts.identity
+        if found != server:
+            raise SourceUnavailable(
+                f"Two servers answer for shard {address.name} at {address}: {server}, then {found}.",
+                shard=address.name,
+            )
+        yield connection
 
 
 def created_at_source(address: SourceAddress, server: str, file: str, size: int) -> int:

@@ -90,6 +90,21 @@ def test_inside_a_stall_where_some_transactions_have_no_gtid(server, source_addr
         server.execute("SET GLOBAL gtid_mode = ON")
 
 
+def test_a_server_that_gives_no_gtids_is_not_searched(server, source_address, monkeypatch):
+    monkeypatch.setattr(latest, "_TRIES", 0)
+    monkeypatch.setattr(latest, "_written", lambda *_: pytest.fail("its binlog is read"))
+    modes = ["ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF"]
+    address = source_address(server)
+    try:
+        server.execute(*(f"SET GLOBAL gtid_mode = {mode}" for mode in modes))
+        with closing(connect(address)) as connection:
+            facts = server_facts(address, connection)
+            found = latest.latest_position(address, connection, facts)
+            assert found.gtid_set == executed_gtids(address, connection, facts)
+    finally:
+        server.execute(*(f"SET GLOBAL gtid_mode = {mode}" for mode in (*modes[1::-1], "ON")))
+
+
 @pytest.mark.parametrize("tries", [0, 1_000])
 def test_while_others_commit(server, asked, monkeypatch, tries):
     """Whether the server is asked until nothing is owned, or what was not executed is read."""
