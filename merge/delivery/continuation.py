@@ -372,7 +372,7 @@ class Continuation:
         forward = self._is_forward(sought)
         if self._holds(sought, stream) or not (forward or call.may_rewind):
             return False
-        return stream.merging or not forward or not self.kept or self._is_paged(sought, stream)
+        return self._has_to_open(sought, stream, forward=forward)
 
     def seek(self, start: GroupPosition, stream: Stream, *, may_rewind: bool) -> list[Instruction]:
         """Move to `start`; everything before it counts as consumed, whatever the cursor says.
@@ -393,14 +393,14 @@ class Continuation:
                 hint="Its rows were acknowledged already, or an earlier run of the consumer asked for it."
                 " Continue at the cursor.",
             )
-        paged = self._is_paged(sought, stream)
+        opens = self._has_to_open(sought, stream, forward=forward)
         refusals = self._delivery.refuse_ranges()
         self.new, self._left, self.quiet_since = False, None, self._quiet_before(sought)
         self._delivery.give_back()
         before, self.cursor = (self.cursor, self.purged), sought
         if held:
             self.stand_at(sought, stream)
-        elif stream.merging or not forward or not self.kept or paged:
+        elif opens:
             self._go(Step.SEEK)
             self._came_from, self.purged = self._came_from or before, None
         return refusals
@@ -438,6 +438,10 @@ class Continuation:
     def _holds(self, sought: GroupPosition, stream: Stream) -> bool:
         """Return whether it reads the current log, which holds what follows a position."""
         return self._reads(stream) and stream.holds(sought) and not self._is_paged(sought, stream)
+
+    def _has_to_open(self, sought: GroupPosition, stream: Stream, *, forward: bool) -> bool:
+        """Return whether the shards have to be opened at a position that the log does not hold."""
+        return stream.merging or not forward or not self.kept or self._is_paged(sought, stream)
 
     def _is_paged(self, sought: GroupPosition, stream: Stream) -> bool:
         """Return whether shards are read for a snapshot, or will be at a position.

@@ -69,10 +69,11 @@ def as_steered(cursor: GroupPosition, start: GroupPosition) -> GroupPosition:
             continue
         if same_position(mine, at):
             texts[shard] = mine.snapshot
+        elif not _is_older(at.snapshot, mine.snapshot):
+            continue
         elif mine.within(at):
-            if _is_older(at.snapshot, mine.snapshot):
-                texts[shard] = mine.snapshot
-        elif mine.snapshot is not None and _is_older(at.snapshot, mine.snapshot):
+            texts[shard] = mine.snapshot
+        elif mine.snapshot is not None:
             raise UsageError(
                 f"The offset range begins before the cursor in shard {shard}, and an operator has changed"
                 " since what its snapshot reads.",

@@ -11,6 +11,7 @@ from typing import Any, Final
 from canal_group.merge.errors import UsageError
 from canal_group.merge.snapshot.key import Key, key_of_json, keys_of_json
 from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.position import whole
 
 #: most bytes of a shard's cursor: it is a part of each position of its client
 SNAPSHOT_TEXT_MAX: Final = 65_536
@@ -127,7 +128,7 @@ class SnapshotCursor:
             _texts(list(where.values()))
             paused, moved = _flag(members.get("paused", False)), _names(members.get("moved", []))
             (selected_by,) = _texts([members.get("selected_by", "")])
-            steered = _whole(members.get("steered", 0))
+            steered = whole(members.get("steered", 0))
             return cls(_id(members["id"]), tables, wanted, where, paused, moved, selected_by, steered)
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise UsageError(f"{text[:_SHOWN_MAX]!r} is not a cursor of a snapshot ({error}).") from error
@@ -200,12 +201,6 @@ def _texts(values: Any) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
         raise TypeError(f"{values!r} is not a list of texts")
     return values
-
-
-def _whole(value: Any) -> int:
-    if not isinstance(value, int) or value < 0:
-        raise TypeError(f"{value!r} is not a number of times")
-    return value
 
 
 def _flag(value: Any) -> bool:
