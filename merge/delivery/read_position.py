@@ -205,14 +205,16 @@ class ReadPosition:
         Raises:
             DataError: the rest cannot arrive.
         """
-        for shard, name in enumerate(stream.shards):
-            mine, end = window[window["shard"] == shard], until.shards.get(name)
-            lacks = (
-                end is not None
-                and up_to(mine, stream.names, end, same_server=end.is_of(stream.servers[shard])).all()
-            )
-            if shard == stream.held_by_full or (lacks and stream.is_crowded(shard)):
-                self._limits.check_brings(name, mine)
+        holding = stream.held_by_full
+        for shard in range(len(stream.shards)):
+            if shard == holding or stream.is_crowded(shard):
+                mine, end = window[window["shard"] == shard], until.shards.get(stream.shards[shard])
+                server = stream.servers[shard]
+                lacks = (
+                    end is not None and up_to(mine, stream.names, end, same_server=end.is_of(server)).all()
+                )
+                if shard == holding or lacks:
+                    self._limits.check_brings(stream.shards[shard], mine)
 
     def _choose(
         self, headers: Headers, offset_range: OffsetRange, stream: Stream

@@ -177,7 +177,7 @@ class RangeConsumer(Consumer):
         may = self.was_steered or "is full before all" in error.message
         if last is not None:
             forgotten = self._forgotten != last.forgotten or self._group.forgets_cursors
-            may |= last.acknowledged or forgotten
+            may |= forgotten or (noted is not None and noted.acknowledged)
             for each in (last.start, last.end):
                 actives = {name: self._sources[name].active.uuid for name in each.shards}
                 may |= any(not position.is_of(actives[name]) for name, position in each.shards.items())
