@@ -13,6 +13,14 @@ from support.sources.marked import MARK, marked
 from canal_group.binlog.server.dump_server.spare import Spare
 
 
+def has_ended(pid: int) -> bool:
+    """Return whether a process has closed its files: it loses its environment before that."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def test_one_that_is_not_needed_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(MARK, f"{tmp_path}/first")
     spare = Spare()
@@ -29,14 +37,17 @@ def test_one_that_was_killed_is_not_taken(monkeypatch: pytest.MonkeyPatch, tmp_p
     spare = Spare()
     spare.prepare()
 
-    def killed() -> bool:
+    killed = set[int]()
+
+    def is_gone() -> bool:
         found = marked(f"{tmp_path}/first")
         for pid in found:
             os.kill(pid, signal.SIGKILL)
-        return not found
+        killed.update(found)
+        return not found and all(map(has_ended, killed))
 
     await_true(lambda: len(marked(f"{tmp_path}/first")) == 1, "one waits")
-    await_true(killed, "it is gone")
+    await_true(is_gone, "it is gone")
     monkeypatch.setenv(MARK, f"{tmp_path}/second")
     taken = spare.take()
     try:
