@@ -26,8 +26,8 @@ from kazoo.exceptions import (
     RolledBackError,
     RuntimeInconsistency,
 )
-from kazoo.protocol.serialization import Connect
 
+from canal_group.actors.coordination.handshake import Handshake
 from canal_group.actors.ports import Silence
 from canal_group.merge.errors import ConfigError, CoordinatorUnavailable
 from canal_group.merge.values.epoch import fenced
@@ -86,18 +86,17 @@ class Connection:
         self._hosts = hosts
         self._on_change = on_change
         self._on_lost = on_lost
-        self._negotiated_s = session_timeout_s
         self._started = False
         self._login = login
         self._acl = acl_of(login)
         self._client = new_client(hosts, session_timeout_s, login, make_client)
         self._client.add_listener(self._state_changed)
-        self._note_negotiation()
+        self._handshake = Handshake(self._client, session_timeout_s)
 
     @property
     def session_timeout_s(self) -> float:
         """Seconds of silence after which the session ends, as the server decided."""
-        return self._negotiated_s
+        return self._handshake.negotiated_s
 
     @property
     def connected(self) -> bool:
@@ -119,7 +118,7 @@ class Connection:
     def silence(self) -> Silence:
         """Return how long ZooKeeper has not answered; what it said holds for a session's timeout."""
         for_s = self._clock() - self._answered_s
-        return Silence(f"ZooKeeper at {self._hosts}", for_s, self._negotiated_s)
+        return Silence(f"ZooKeeper at {self._hosts}", for_s, self._handshake.negotiated_s)
 
     def open(self, timeout_s: float) -> None:
         """Connect, unless connected before; from then on kazoo reconnects by itself.
@@ -331,7 +330,7 @@ class Connection:
         with self._translated():
             self._require_connected()
             try:
-                answer = ask().get(timeout=self._negotiated_s)
+                answer = ask().get(timeout=self._handshake.negotiated_s)
             except (NoNodeError, NodeExistsError):
                 self._answered_s = self._clock()
                 raise
@@ -367,20 +366,3 @@ class Connection:
         if state == KazooState.LOST:
             self._on_lost()
         self._on_change()
-
-    def _note_negotiation(self) -> None:
-        """Read the session timeout from the handshake, because kazoo does not report the server's choice.
-
-        A server bounds it to between 2 and 20 of its ticks. A client that assumes a longer one would continue
-        to serve after the session has expired.
-        """
-        handler = self._client._connection  # noqa: SLF001
-        invoke = handler._invoke  # noqa: SLF001
-
-        def noting(timeout: float, request: Any, xid: int | None = None) -> Any:
-            answer = invoke(timeout, request, xid)
-            if isinstance(request, Connect) and answer[0].time_out > 0:
-                self._negotiated_s = answer[0].time_out / 1000
-            return answer
-
-        handler._invoke = noting  # noqa: SLF001

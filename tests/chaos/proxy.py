@@ -11,7 +11,8 @@ class Proxy:
     """Passes bytes between its clients and one target.
 
     When it is cut, its connections break, and new ones are closed at once. When it is frozen, its connections
-    stay open and pass nothing, as when packets are lost; the bytes are passed on when it is mended.
+    stay open and pass nothing, as when packets are lost; the bytes are passed on when it is mended. A
+    connection that it swallows stays open and is never answered.
 
     Args:
         hosts: "host:port" of the target.
@@ -21,6 +22,7 @@ class Proxy:
         self.retarget(hosts)
         self._lock = threading.Lock()
         self._whole = True
+        self._to_swallow = 0
         self._flows = threading.Event()
         self._flows.set()
         self._sockets: list[socket.socket] = []
@@ -52,6 +54,16 @@ class Proxy:
             self._whole = False
         self.drop()
 
+    def swallow_next(self) -> None:
+        """Accept the next connection, and never answer on it."""
+        with self._lock:
+            self._to_swallow += 1
+
+    @property
+    def has_swallowed(self) -> bool:
+        """Whether every connection that was to be swallowed has come."""
+        return self._to_swallow == 0
+
     def freeze(self) -> None:
         """Hold up all bytes."""
         self._flows.clear()
@@ -79,6 +91,10 @@ class Proxy:
     def _connect(self, near: socket.socket) -> None:
         self._flows.wait()
         with self._lock:
+            if self._whole and self._to_swallow:
+                self._to_swallow -= 1
+                self._sockets.append(near)
+                return
             try:
                 far = socket.create_connection(self._target, timeout=5) if self._whole else None
             except OSError:

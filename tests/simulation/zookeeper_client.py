@@ -39,7 +39,7 @@ class Client:
         self._listeners: list[Callable[[str], None]] = []
         self._stopped = False
         self.connected = False
-        self.handler = SimpleNamespace(timeout_exception=KazooTimeoutError)
+        self.handler = SimpleNamespace(timeout_exception=KazooTimeoutError, create_connection=None)
         #: where kazoo's handshake is listened to
         self._connection = SimpleNamespace(_invoke=None)
 

@@ -366,28 +366,6 @@ def test_a_paused_server_is_replaced_and_does_not_serve_when_it_wakes(
             holder.kill()
 
 
-def test_zookeeper_restarts_and_the_active_server_goes_on(tmp_path, destination):
-    """1. won; 2. ZooKeeper ends: writes fail; 3. it comes back in time: the same epoch goes on."""
-    with (
-        EmbeddedZooKeeper(folder=tmp_path, tick_ms=1000) as server,
-        closing(
-            ZooKeeperCoordinator(server.hosts, destination, "a:1", "a", session_timeout_s=20.0)
-        ) as coordinator,
-    ):
-        epoch = coordinator.campaign()
-        Cursors(coordinator).save(OLD, epoch)
-        server.stop()
-        eventually(lambda: not coordinator.connection.connected, "kazoo to notice")
-        with pytest.raises(CoordinatorUnavailable):
-            Cursors(coordinator).save(NEW, epoch)
-        coordinator.check_active()
-        server.start()
-        eventually(lambda: coordinator.connection.connected, "kazoo to reconnect")
-        assert Cursors(coordinator).load(epoch) == [OLD]
-        Cursors(coordinator).save(NEW, epoch)
-        coordinator.check_active()
-
-
 def test_consumers_epochs_grow_and_survive_a_restart(coordinate, client, destination):
     first = coordinate("a")
     first.campaign()
