@@ -169,7 +169,7 @@ class Group:
 
     def _drained(self) -> list[int]:
         """Return the shards that may leave: everything that they brought is acknowledged."""
-        return self._stream.drained() if self._stream.draining else []
+        return self._stream.leaving.freed()
 
     def _on(self, event: Event) -> list[Instruction]:  # noqa: C901, PLR0911, PLR0912 - one case an event
         match event:
@@ -322,7 +322,7 @@ class Group:
         dropped = {
             "shard": name,
             "role": Role.LEFT.value,
-            "rows_dropped": self._stream.rows_of(shard),
+            "rows_dropped": self._stream.log.rows_of(shard),
             "left_at": self._subscribers.positions_of(name),
         }
         self._stream.retire(name)

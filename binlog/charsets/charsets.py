@@ -178,12 +178,6 @@ def charset_of(collation: int) -> Charset:
     return charset
 
 
-def collation_of(charset: str) -> int:
-    """Return a collation number of a charset; that of `binary` if the charset is unknown."""
-    name = "utf8mb3" if charset == "utf8" else charset
-    return _RANGES[name][0][0] if name in _RANGES else BINARY_COLLATION
-
-
 def shown_bytes(value: bytes) -> str:
     """Return bytes as SHOW CREATE TABLE has them in a binary ENUM or SET: `?` for each that is not UTF-8."""
     return _ESCAPED.sub("?", value.decode("utf-8", "surrogateescape"))

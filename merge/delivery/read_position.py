@@ -363,7 +363,7 @@ class ReadPosition:
 
 def _may_come(stream: Stream) -> bool:
     """Return whether more headers may come out of the timeline before anything is delivered."""
-    return not stream.draining and not stream.crowded
+    return not stream.leaving.drained and not stream.crowded
 
 
 def _up_to_a_gap(headers: Headers) -> int:

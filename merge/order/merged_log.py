@@ -8,20 +8,27 @@ from canal_group.merge.values.header import HEADER, Headers
 
 #: headers that are looked through at once
 _BLOCK = 4_096
+#: no sequence
+NONE = -1
 
 
 class MergedLog:
     """A run of merged headers between two growing indexes, `base <= index < tip`.
 
     The rings bound its size: a header stays in its shard's ring exactly as long as it stays here.
+
+    Args:
+        shards: how many shards there are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shards: int) -> None:
         #: index of the first header that is kept
         self.base = 0
         self._buffer = np.empty(1024, dtype=HEADER)
         self._start = 0
         self._stop = 0
+        #: by shard_index
+        self._last = np.full(shards, NONE, dtype=np.int64)
 
     @property
     def tip(self) -> int:
@@ -37,6 +44,16 @@ class MergedLog:
             self._start, self._stop = 0, len(kept)
         self._buffer[self._stop : self._stop + len(headers)] = headers
         self._stop += len(headers)
+        # Of an index that is there several times the last value stays.
+        self._last[headers["shard"]] = headers["sequence"]
+
+    def add_shard(self) -> None:
+        """Expect headers of one shard more."""
+        self._last = np.append(self._last, NONE)
+
+    def forget(self, shard: int) -> None:
+        """Take it that a shard has brought nothing."""
+        self._last[shard] = NONE
 
     def slice(self, start: int, stop: int) -> Headers:
         """Return a copy of the headers with `start <= index < stop`; fewer if the log ends before `stop`."""
@@ -52,6 +69,23 @@ class MergedLog:
             if len(mine):
                 return self.base + begin - self._start + int(mine[0])
         return None
+
+    def last_of(self, shard: int) -> int:
+        """Return the sequence of the last header that a shard ever had here; -1: it had none."""
+        return int(self._last[shard])
+
+    def most_since(self, index: int) -> tuple[int, int]:
+        """Return the most headers, and the most bytes, that a shard has from an index on."""
+        kept = self.slice(max(index, self.base), self.tip)
+        if not len(kept):
+            return 0, 0
+        sizes = np.bincount(kept["shard"], weights=kept["bytes"])
+        return int(np.bincount(kept["shard"]).max()), int(sizes.max())
+
+    def rows_of(self, shard: int) -> int:
+        """Return how many row changes of a shard are here."""
+        kept = self.slice(self.base, self.tip)
+        return int(kept["rows"][kept["shard"] == shard].sum())
 
     def truncate(self, base: int) -> Headers:
         """Forget the headers before `base`, and return them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.errors import CanalGroupError, PositionRefused
 from canal_group.merge.events import ShardReported
 from canal_group.merge.values.position import Position
 
@@ -90,6 +90,44 @@ class ShardState:
     def caught_up(self) -> None:
         """Note that all that its source had committed is known: older readings say nothing of what comes."""
         self.clock_ahead_us = self._last_ahead_us
+
+    def opened(self, position: Position, at_us: int) -> None:
+        """Note that it reads from a position on."""
+        self.phase, self.since_us, self.moved_us = ShardPhase.OPEN, at_us, at_us
+        self.opened_at, self.error, self.reason, self.purged_us = position, None, "", None
+
+    def not_opened(self, error: CanalGroupError) -> None:
+        """Note why it is not open yet, unless it is."""
+        if self.opened_at is not None:
+            return
+        if self.phase is ShardPhase.FAILED:
+            self.phase, self.purged_us = ShardPhase.OPENING, None
+        self.error = error
+
+    def failed(self, error: CanalGroupError, at_us: int) -> None:
+        """Note that it stopped at its data."""
+        if self.phase is not ShardPhase.FAILED:
+            self.phase, self.since_us = ShardPhase.FAILED, at_us
+        self.error = error
+        if self.taken >= 0 or self.asked_at is None:
+            return
+        if not isinstance(error, PositionRefused):
+            self.purged_us = None
+        elif self.purged_us is None:
+            self.purged_us = at_us
+
+    def ring_is(self, full: bool, stopped: bool, at_us: int) -> None:
+        """Note whether its ring is full, and whether it has stopped at its data."""
+        self.full = full
+        if not full:
+            self.full_since_us = None
+            return
+        if self.full_since_us is None:
+            self.full_since_us = at_us
+        self.full_us = at_us
+        if not stopped:
+            # It has read more than the ring takes: what is in the way now is that nobody acknowledges.
+            self.got_past(at_us)
 
     def goes_on(self, at_us: int) -> None:
         """Note that it brought something."""

@@ -23,24 +23,25 @@ from typing import Any
 
 import numpy as np
 
-from canal_group.merge.errors import CanalGroupError, ConfigError, PositionPurged, PositionRefused
+from canal_group.merge.errors import CanalGroupError, ConfigError, PositionPurged
 from canal_group.merge.events import ShardFailed, ShardNotOpened, ShardOpened, ShardReported
 from canal_group.merge.instructions import FreeRing, OpenShard
 from canal_group.merge.order.ddl.gate import DdlGate
 from canal_group.merge.order.ddl.policy import Origin
 from canal_group.merge.order.ddl.rounds import Shards
 from canal_group.merge.order.dead_shard import DeadShard
+from canal_group.merge.order.leaving import Leaving
 from canal_group.merge.order.membership import Membership
 from canal_group.merge.order.merged_log import MergedLog
 from canal_group.merge.order.shard_keys import Counters
 from canal_group.merge.order.shard_state import ShardPhase, ShardState
 from canal_group.merge.order.sort_order import SortOrder
 from canal_group.merge.order.timeline import Timeline
-from canal_group.merge.order.waiting import Waiting, at_end
+from canal_group.merge.order.waiting import Waiting
 from canal_group.merge.values.commit_time import END_OF_TIME_US
 from canal_group.merge.values.header import Headers, no_headers
 from canal_group.merge.values.lane import LIVE, before_first
-from canal_group.merge.values.member import Member, Policy, Role
+from canal_group.merge.values.member import Policy, Role
 from canal_group.merge.values.offset_range import reaches_back
 from canal_group.merge.values.position import GroupPosition, Position, furthest, oldest
 from canal_group.merge.values.progress import Progress
@@ -66,23 +67,21 @@ class Stream:
         self.generation = before_first(lane)
         self._live = lane == LIVE
         #: headers that went out of the timeline and that some subscriber has not acknowledged
-        self.log = MergedLog()
+        self.log = MergedLog(len(shards))
         #: where the log begins; it has the positions of the members
         self.base = Progress.at(GroupPosition())
         #: by shard_index
         self.states = [ShardState() for _ in shards]
-        #: sequence of each shard's last header that went out into the log, by shard_index; -1: none did
-        self._out = np.full(len(shards), -1, dtype=np.int64)
         #: what was counted in earlier generations
         self._counters_before = Counters()
-        #: shares both lists, which are changed in place
         withheld_us = order.commit_times.replica_lag_max_us
+        # These share both lists, which are changed in place.
         self._waiting = Waiting(self.membership.members, self.states, dead_shard, withheld_us)
+        #: shards that are leaving
+        self.leaving = Leaving(self.membership.members, self.states)
         self._timeline: Timeline | None = None
         #: holds headers until decisions on DDL are durable
         self.ddl = DdlGate()
-        #: shards that are leaving and of which nothing more is taken
-        self._drained: set[int] = set()
 
     @property
     def timeline(self) -> Timeline | None:
@@ -115,11 +114,11 @@ class Stream:
     def is_crowded(self, shard: int) -> bool:
         """Return whether the ring of a shard is full of merged headers, see `crowded`."""
         state = self.states[shard]
-        return state.full and state.freed < self._out[shard] == state.taken
+        return state.full and state.freed < self.log.last_of(shard) == state.taken
 
     def first_kept(self, shard: int) -> int | None:
         """Return the log index of a shard's oldest merged header; None if all of them are freed."""
-        return self.log.first_of(shard) if self.states[shard].freed < self._out[shard] else None
+        return self.log.first_of(shard) if self.states[shard].freed < self.log.last_of(shard) else None
 
     @property
     def shards(self) -> tuple[str, ...]:
@@ -145,11 +144,6 @@ class Stream:
     def snapshots(self) -> tuple[Mapping[int, str], ...]:
         """Texts of snapshots that count from headers of the log on, by shard_index and sequence."""
         return tuple(state.snapshots for state in self.states)
-
-    @property
-    def draining(self) -> bool:
-        """Whether a shard is leaving and waits only until what it brought is acknowledged."""
-        return bool(self._drained)
 
     def failure(self, cursor: GroupPosition | None) -> CanalGroupError | None:
         """Return the error that stops the stream until an operator acts; None if there is none.
@@ -193,8 +187,8 @@ class Stream:
         skipped = self._skipped()
         self.generation += 1
         self._counters_before = self.counters
-        self._timeline, self.log, self._drained = None, MergedLog(), set()
-        self._out[:] = -1
+        self._timeline, self.log = None, MergedLog(len(self.states))
+        self.leaving.drained.clear()
         self.ddl.rewind()
         sequence = min((cursor.sequence for cursor in cursors), default=self.base.ack.sequence)
         self.membership.take_roles([*cursors, *elsewhere], self.base.ack.shards)
@@ -339,7 +333,7 @@ class Stream:
         """Add a shard, see `Membership.add`; a rewind, or `open_new`, has to follow."""
         index = self.membership.add(name, start)
         self.states.append(ShardState())
-        self._out = np.append(self._out, -1)
+        self.log.add_shard()
         return index
 
     def open_new(self, shard: int, at_us: int) -> OpenShard:
@@ -364,24 +358,15 @@ class Stream:
 
     def drain(self, shard: int, at_us: int) -> None:
         """Take nothing that the shard commits from now on; it leaves when the rest is acknowledged."""
-        member = self.membership.members[shard]
-        if member.role is not Role.LEAVING:
-            member.role, member.leaves_since_us = Role.LEAVING, at_us
-            if self._timeline is not None and at_end(self._timeline, shard):
-                self._drained.add(shard)
-                self._timeline.exclude(shard)
-
-    def drained(self) -> list[int]:
-        """Return the leaving shards of which everything that was taken is freed."""
-        states = self.states
-        return [shard for shard in sorted(self._drained) if states[shard].taken == states[shard].freed]
+        self.leaving.ask(shard, self._timeline, at_us)
 
     def retire(self, name: str) -> None:
         """Remove a shard at once; if not everything that it brought is freed, a rewind has to follow."""
         index = self.membership.leave(name)
         if index is not None:
-            self.states[index], self._out[index] = ShardState(), -1
-            self._drained.discard(index)
+            self.states[index] = ShardState()
+            self.log.forget(index)
+            self.leaving.drained.discard(index)
             if self._timeline is not None:
                 self._timeline.exclude(index)
         self.base = replace(
@@ -403,19 +388,6 @@ class Stream:
                 return int(headers["key_us"][0])
         watermark_us = self._timeline.watermark_us
         return None if watermark_us == END_OF_TIME_US else watermark_us
-
-    def most_since(self, index: int) -> tuple[int, int]:
-        """Return the most headers, and the most bytes, that a shard has in the log from an index on."""
-        kept = self.log.slice(max(index, self.log.base), self.log.tip)
-        if not len(kept):
-            return 0, 0
-        sizes = np.bincount(kept["shard"], weights=kept["bytes"])
-        return int(np.bincount(kept["shard"]).max()), int(sizes.max())
-
-    def rows_of(self, shard: int) -> int:
-        """Return how many row changes of a shard are in the log."""
-        kept = self.log.slice(self.log.base, self.log.tip)
-        return int(kept["rows"][kept["shard"] == shard].sum())
 
     # ---- policy ----------------------------------------------------------------------------------------
 
@@ -445,7 +417,7 @@ class Stream:
 
     def _begins_again(self, timeline: Timeline, shard: int, at_us: int) -> bool:
         """Return whether a shard that does not count may count again."""
-        return shard not in self._drained and self._waiting.begins_again(timeline, shard, at_us)
+        return shard not in self.leaving.drained and self._waiting.begins_again(timeline, shard, at_us)
 
     def skip_silent(self, at_us: int) -> bool:
         """Continue without shards that were silent for too long, if that is the policy.
@@ -474,9 +446,7 @@ class Stream:
         state, member = self.states[event.shard], self.membership.members[event.shard]
         if event.generation != self.generation or state.opened_at is not None or member.role is Role.LEFT:
             return False
-        state.phase, state.since_us, state.moved_us = ShardPhase.OPEN, event.at_us, event.at_us
-        state.opened_at, state.error, state.reason = event.position, None, ""
-        state.purged_us = None
+        state.opened(event.position, event.at_us)
         if self._timeline is None:
             self._begin_if_known(event.at_us, set())
         elif member.role is Role.JOINING:
@@ -489,18 +459,9 @@ class Stream:
         if event.generation != self.generation or self.membership.members[event.shard].role is Role.LEFT:
             return
         state = self.states[event.shard]
-        state.full = event.full
-        if not event.full:
-            state.full_since_us = None
-        elif state.full_since_us is None:
-            state.full_since_us = event.at_us
+        state.ring_is(event.full, event.stopped, event.at_us)
         if event.tables is not None and self.ddl.policy is not None:
             self.ddl.policy.learn_tables(self.shards[event.shard], event.tables)
-        if event.full:
-            state.full_us = event.at_us
-            if not event.stopped:
-                # It has read more than the ring takes: what is in the way now is that nobody acknowledges.
-                state.got_past(event.at_us)
         if event.run is None and event.frontier_us is None:
             if self._timeline is not None:
                 self._read_clock(self._timeline, event)
@@ -515,39 +476,21 @@ class Stream:
 
     def not_opened(self, event: ShardNotOpened) -> None:
         """Note why a shard is not open yet."""
-        state = self.states[event.shard]
-        if event.generation == self.generation and state.opened_at is None:
-            if state.phase is ShardPhase.FAILED:
-                state.phase, state.purged_us = ShardPhase.OPENING, None
-            state.error = event.error
+        if event.generation == self.generation:
+            self.states[event.shard].not_opened(event.error)
 
     def failed(self, event: ShardFailed) -> None:
         """Note that a shard stopped at its data."""
-        state = self.states[event.shard]
-        if event.generation != self.generation:
-            return
-        if state.phase is not ShardPhase.FAILED:
-            state.phase, state.since_us = ShardPhase.FAILED, event.at_us
-        state.error = event.error
-        if state.taken >= 0 or state.asked_at is None:
-            return
-        if not isinstance(event.error, PositionRefused):
-            state.purged_us = None
-        elif state.purged_us is None:
-            state.purged_us = event.at_us
+        if event.generation == self.generation:
+            self.states[event.shard].failed(event.error, event.at_us)
 
     def _take(self, timeline: Timeline, event: ShardReported) -> None:
         """Take a shard's headers, then its low watermark, which was made after them."""
-        member, state = self.membership.members[event.shard], self.states[event.shard]
-        if event.shard in self._drained:
+        state = self.states[event.shard]
+        if event.shard in self.leaving.drained:
             return
         self._read_clock(timeline, event)
-        run = event.run
-        if member.until_us is not None:
-            believed_us = timeline.believed_us(event.shard)
-            run, more = (None, False) if run is None else run.before(member.until_us, believed_us)
-            if more or (event.frontier_us or 0) >= member.until_us:
-                self._drained.add(event.shard)
+        run = self.leaving.cut(event, timeline)
         moved = False
         state.server = event.server
         state.created |= event.created
@@ -557,7 +500,7 @@ class Stream:
             state.taken = int(run.headers["sequence"][-1])
             state.snapshots |= run.snapshots
             moved = True
-        if event.shard in self._drained:
+        if event.shard in self.leaving.drained:
             timeline.exclude(event.shard)
         elif event.frontier_us is not None:
             # If its clock was set back between low watermark and reading, what committed then is later still.
@@ -572,7 +515,7 @@ class Stream:
 
     def _read_clock(self, timeline: Timeline, event: ShardReported) -> None:
         """Take a reading of the source's clock; without one, the low watermark serves as a reading."""
-        member, state = self.membership.members[event.shard], self.states[event.shard]
+        state = self.states[event.shard]
         # The answer may have taken long: all that is known is that the clock was read after the question.
         asked_us = event.at_us if event.asked_us is None else event.asked_us
         if event.source_us is not None:
@@ -580,40 +523,23 @@ class Stream:
             state.read_clock(event.source_us, asked_us)
         elif event.frontier_us is not None:
             state.read_clock(event.frontier_us, asked_us)
-        if member.role is Role.LEAVING and member.until_us is None:
-            self._know_until(member, state)
-
-    @staticmethod
-    def _know_until(member: Member, state: ShardState) -> None:
-        """Find what the source's clock showed when the shard was asked to leave.
-
-        A reading from before that does not tell: the clock may have been set forward since. Where it was set
-        back, transactions that are still to come have stamps of before: the furthest reading since all of
-        them were known decides.
-        """
-        if state.clock_at_us is not None and state.clock_at_us >= member.leaves_since_us:
-            member.until_us = member.leaves_since_us + state.clock_ahead_us
+        self.leaving.know_until(event.shard)
 
     def _advance(self) -> None:
         """Let headers out of the timeline into the log."""
         assert self._timeline is not None
         headers = self._timeline.advance()
-        self._let_out(
+        self.log.append(
             self.ddl.pass_on(
                 headers, lambda: self.names, self._origins, self._ddl_shards, self._ddl_positions
             )
         )
 
-    def _let_out(self, headers: Headers) -> None:
-        self.log.append(headers)
-        # Of an index that is there several times the last value stays.
-        self._out[headers["shard"]] = headers["sequence"]
-
     # ---- DDL -------------------------------------------------------------------------------------------
 
     def ddl_saved(self, version: int) -> None:
         """Note that decisions on DDL are durable, and let out what waited for them."""
-        self._let_out(self.ddl.saved(version))
+        self.log.append(self.ddl.saved(version))
 
     def describe_ddl(self) -> dict[str, Any] | None:
         """Return the state of the policy on DDL as a JSON object; None: every statement is delivered."""
@@ -684,4 +610,4 @@ class Stream:
         first = self.log.base + int(mine[0]) if len(mine) else None
         assert self.first_kept(shard) == first, "the first header that is kept is found"
         last = int(kept["sequence"][mine[-1]]) if len(mine) else self.states[shard].freed
-        assert last == self._out[shard], "the last one went out"
+        assert last == self.log.last_of(shard), "the last one went out"

@@ -302,12 +302,10 @@ class ReplayingGroup(Group):
         return freed
 
     def _keeps_much(self, pin: int) -> bool:
-        limits = self.settings.limits
+        limits, kept = self.settings.limits, self._stream.log.most_since(pin)
         return any(
             most is not None and held * KEPT_PARTS > most
-            for held, most in zip(
-                self._stream.most_since(pin), (limits.ring_headers_max, limits.ring_bytes_max), strict=True
-            )
+            for held, most in zip(kept, (limits.ring_headers_max, limits.ring_bytes_max), strict=True)
         )
 
     def _drained(self) -> list[int]:
