@@ -216,15 +216,22 @@ def test_a_removed_archive_is_begun_anew_and_forgotten_without_readers(archived:
 
 
 def test_readers_read_on_while_nothing_can_be_archived(archived: Archived) -> None:
-    """1. The folder is a file. 2. Another process writes there. 3. All of it is written."""
+    """1. The folder is a file. 2. Another process writes there. 3. All of it is written.
+
+    It is a link, so that from one moment to the next it leads where the other process writes.
+    """
     archived.create("a")
     begin = Position(archived.files[0].name, 4)
-    archived.archive.folder.write_text("in the way")
+    folder = archived.archive.folder
+    file, others, link = (folder.with_name(name) for name in ("file", "others", "link"))
+    file.write_text("in the way")
+    folder.symlink_to(file)
     with reading(archived.reader(), start=begin, select=only("a")) as recorder:
         archived.insert("a", range(10))
         await_rows(recorder, "a", 10)
-        archived.archive.folder.unlink()
-        with archived.archive.lock(server_of(archived)):
+        with Archive(Disk(), others).lock(server_of(archived)):
+            link.symlink_to(others)
+            link.replace(folder)
             archived.insert("a", range(10, 20))
             await_rows(recorder, "a", 20)
             assert not archived.archive.histories()
