@@ -97,9 +97,7 @@ class ShardState:
         self.opened_at, self.error, self.reason, self.purged_us = position, None, "", None
 
     def not_opened(self, error: CanalGroupError) -> None:
-        """Note why it is not open yet, unless it is."""
-        if self.opened_at is not None:
-            return
+        """Note why it is not open yet."""
         if self.phase is ShardPhase.FAILED:
             self.phase, self.purged_us = ShardPhase.OPENING, None
         self.error = error

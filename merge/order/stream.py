@@ -476,8 +476,9 @@ class Stream:
 
     def not_opened(self, event: ShardNotOpened) -> None:
         """Note why a shard is not open yet."""
-        if event.generation == self.generation:
-            self.states[event.shard].not_opened(event.error)
+        state = self.states[event.shard]
+        if event.generation == self.generation and state.opened_at is None:
+            state.not_opened(event.error)
 
     def failed(self, event: ShardFailed) -> None:
         """Note that a shard stopped at its data."""
