@@ -16,7 +16,7 @@ from canal_group.merge.calls.operators import (
 from canal_group.merge.errors import UsageError
 from canal_group.merge.snapshot.cursor import SNAPSHOT_TEXT_MAX, SnapshotCursor, name_of_text
 from canal_group.merge.values.offset_range import same_position
-from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.values.position import GroupPosition, Position
 
 
 def steered(cursor: GroupPosition, call: Steering, new_id: str) -> GroupPosition:
@@ -53,7 +53,7 @@ def as_steered(cursor: GroupPosition, start: GroupPosition) -> GroupPosition:
     """Return a start that a consumer noted, with the cursor's snapshots where they were steered since.
 
     At the cursor the cursor has the snapshot. After it, tables go on as the cursor has them: pages between
-    are read again.
+    are read again, and those that a lane has selected from the cursor on do not count.
 
     Args:
         cursor: of the client id.
@@ -72,7 +72,7 @@ def as_steered(cursor: GroupPosition, start: GroupPosition) -> GroupPosition:
         elif not _is_older(at.snapshot, mine.snapshot):
             continue
         elif mine.within(at):
-            texts[shard] = mine.snapshot
+            texts[shard] = _from_there(mine.snapshot, at)
         elif mine.snapshot is not None:
             raise UsageError(
                 f"The offset range begins before the cursor in shard {shard}, and an operator has changed"
@@ -102,6 +102,17 @@ def _is_older(noted: str | None, text: str | None) -> bool:
         return now.steered > 0
     then = SnapshotCursor.from_json(noted)
     return then.id != now.id or then.steered < now.steered
+
+
+def _from_there(text: str | None, at: Position) -> str | None:
+    """Return a cursor's text for a later position.
+
+    A page of a lane that began at the cursor lacks rows that events before that position changed: the lane
+    brought those. Who begins there, with a table that is read anew, would have neither.
+    """
+    if text is None:
+        return None
+    return replace(SnapshotCursor.from_json(text), selected_by=f"from {at}").to_json()
 
 
 def _changed(cursor: SnapshotCursor, **members: Any) -> str:
