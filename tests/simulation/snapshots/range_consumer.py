@@ -36,6 +36,8 @@ class _Noted:
     rows: list[Any] | None
     #: how often pages of each shard were forgotten until then
     forgotten: Counter[str]
+    #: how many failovers there had been
+    failovers: int
     #: whether it was acknowledged, so that its pages may be removed
     acknowledged: bool = False
 
@@ -71,7 +73,7 @@ class RangeConsumer(Consumer):
         """Read a range again, or note the next one and read it; acknowledge it."""
         offset_range, noted = self._next()
         # Pages of a range on its way may be forgotten meanwhile.
-        forgotten = self._forgotten.copy()
+        forgotten, failovers = self._forgotten.copy(), self._failovers
         call = GetRange(self._client_id, self._epoch, offset_range, GET_US / 1e6, may_rewind=True)
         try:
             batch = await self._give(call)
@@ -82,7 +84,7 @@ class RangeConsumer(Consumer):
             return
         if batch is not None:
             if noted is None:
-                noted = _Noted(batch.start, batch.end, None, forgotten)
+                noted = _Noted(batch.start, batch.end, None, forgotten, failovers)
                 self._noted.append(noted)
                 self._again = 1
             await self._read(batch, noted)
@@ -166,6 +168,10 @@ class RangeConsumer(Consumer):
             require(not left, "{}: {} transactions with rows are left out of {}", self.name, len(left), shard)
             mine.count = count
 
+    @property
+    def _failovers(self) -> int:
+        return sum(each.failovers for each in self._sources.values())
+
     def _refused(self, noted: _Noted | None, error: CanalGroupError) -> None:
         """Begin again at the cursor: what was noted cannot be had any more, for a reason.
 
@@ -178,6 +184,8 @@ class RangeConsumer(Consumer):
         if last is not None:
             forgotten = self._forgotten != last.forgotten or self._group.forgets_cursors
             may |= forgotten or (noted is not None and noted.acknowledged)
+            # Perhaps it was asked while another server was read.
+            may |= self._failovers != last.failovers
             for each in (last.start, last.end):
                 actives = {name: self._sources[name].active.uuid for name in each.shards}
                 may |= any(not position.is_of(actives[name]) for name, position in each.shards.items())

@@ -60,6 +60,8 @@ class Source:
         names = chance.choice([("bin", "bin"), ("bin", "log")])
         shapes = [(100, chance.choice([3, 5, 50])), (130, chance.choice([4, 7]))]
         self.active, self.replica = map(self._add_server, names, shapes)
+        #: how often another server became the active one
+        self.failovers = 0
         self.away_until_us = 0
         self.transactions: list[Transaction] = []
         #: how many of them are never lost: streams have read them, or somebody knows that they are durable
@@ -186,6 +188,7 @@ class Source:
         if self.shape.vendor == "bare":
             # Nobody knows where in another server's binlog a position is.
             return
+        self.failovers += 1
         server = self.active
         if crashed:
             server.lost = True
