@@ -290,16 +290,26 @@ def _ends_at(header: np.void, names: tuple[str, ...], position: Position) -> boo
 
 
 def check_same(until: GroupPosition, progress: Progress) -> None:
-    """Return if an offset range that was read again has as many rows as when its end was noted.
+    """Return if an offset range that was read again ends as it did when its end was noted.
+
+    It has as many rows, and the pages after which shards ended: their places are in the end. Other pages at
+    these places would be taken for read.
 
     Raises:
-        DataError: it has not.
+        DataError: it does not.
     """
-    if progress.end.sequence == until.sequence:
+    ends = progress.end.shards
+    lacks = [
+        shard
+        for shard, at in until.shards.items()
+        if at.page_rows and shard in ends and not same_position(at, ends[shard])
+    ]
+    if progress.end.sequence == until.sequence and not lacks:
         return
     raise DataError(
         f"The offset range that ends at row {until.sequence} of the merged stream ends at row"
-        f" {progress.end.sequence} now that it is read again.",
+        f" {progress.end.sequence} now that it is read again"
+        + (f", without the page at the end of shard {lacks[0]}." if lacks else "."),
         hint="The instance's filter or shards have changed since, or it has pages of a snapshot that were"
         " acknowledged and are gone, or that another server's stream has elsewhere. Start again from the"
         " cursor, or from another position.",

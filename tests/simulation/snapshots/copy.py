@@ -74,7 +74,7 @@ class ShardCopy:
             return None
         copy = self.clone()
         copy.count, copy.location, copy.page_rows = count, location, position.page_rows
-        if position.snapshot is None or copy.text is None:
+        if _id_of(position.snapshot) != _id_of(copy.text):
             # It has ended, or was stopped; or another one was begun.
             copy.steered(position.snapshot)
         copy.text = position.snapshot
@@ -166,7 +166,7 @@ class ShardCopy:
 
     def steered(self, text: str | None) -> None:
         """Note that an operator gave the snapshot another cursor."""
-        if self.text and text and SnapshotCursor.from_json(self.text).id != SnapshotCursor.from_json(text).id:
+        if self.text and text and _id_of(self.text) != _id_of(text):
             # The one that it knows was stopped before this one began.
             self.steered(None)
         left = {name for name in ("t", "u") if self.reads(name)}
@@ -195,6 +195,11 @@ class ShardCopy:
             mine, there = self.tables.get(name, {}), {key: dict(row) for key, row in table.rows.items()}
             if trust is not Trust.NOTHING:
                 require(mine == there, "{}.{}: {}", shard, name, _difference(mine, there))
+
+
+def _id_of(text: str | None) -> str | None:
+    """Return which snapshot a text is of; None: of none."""
+    return SnapshotCursor.from_json(text).id if text else None
 
 
 def _difference(mine: dict[int, Row], there: dict[int, Row]) -> str:

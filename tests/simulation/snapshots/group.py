@@ -108,6 +108,8 @@ class GroupServer(Process):
             )
             for save in self._store.cursors.values()
         ]
+        #: the cursors that it found, by client id
+        self.found = {each.client_id: each.cursor for each in known if each.cursor is not None}
         self.tell(ev.Started(self.now_us, tuple(known), self._store.decisions))
         self.after(TICK_US, self._tick)
 

@@ -38,6 +38,8 @@ class _Noted:
     forgotten: Counter[str]
     #: how many failovers there had been
     failovers: int
+    #: of the server that it was noted under
+    epoch: int
     #: whether it was acknowledged, so that its pages may be removed
     acknowledged: bool = False
 
@@ -73,7 +75,7 @@ class RangeConsumer(Consumer):
         """Read a range again, or note the next one and read it; acknowledge it."""
         offset_range, noted = self._next()
         # Pages of a range on its way may be forgotten meanwhile.
-        forgotten, failovers = self._forgotten.copy(), self._failovers
+        forgotten, failovers, epoch = self._forgotten.copy(), self._failovers, self._group.machine.epoch
         call = GetRange(self._client_id, self._epoch, offset_range, GET_US / 1e6, may_rewind=True)
         try:
             batch = await self._give(call)
@@ -84,7 +86,7 @@ class RangeConsumer(Consumer):
             return
         if batch is not None:
             if noted is None:
-                noted = _Noted(batch.start, batch.end, None, forgotten, failovers)
+                noted = _Noted(batch.start, batch.end, None, forgotten, failovers, epoch)
                 self._noted.append(noted)
                 self._again = 1
             await self._read(batch, noted)
@@ -186,6 +188,11 @@ class RangeConsumer(Consumer):
             may |= forgotten or (noted is not None and noted.acknowledged)
             # Perhaps it was asked while another server was read.
             may |= self._failovers != last.failovers
+            # A server that found an older cursor has its pages selected anew, and none of those after it.
+            found = self._group.found.get(self._client_id)
+            may |= self._group.machine.epoch != last.epoch and (
+                found is None or location_of(found) != location_of(last.start)
+            )
             for each in (last.start, last.end):
                 actives = {name: self._sources[name].active.uuid for name in each.shards}
                 may |= any(not position.is_of(actives[name]) for name, position in each.shards.items())

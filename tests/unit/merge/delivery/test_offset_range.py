@@ -14,6 +14,7 @@ from canal_group.merge.values.header import Flag
 from canal_group.merge.values.offset_range import (
     OffsetRange,
     arrange,
+    check_same,
     covered,
     order_of,
     reaches_back,
@@ -21,6 +22,7 @@ from canal_group.merge.values.offset_range import (
     up_to,
 )
 from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.merge.values.progress import Progress
 
 
 def reading(*sources, **settings):
@@ -390,6 +392,16 @@ def test_an_outstanding_range_does_not_answer_other_numbers():
     again = world.offset_range(OffsetRange(counted, rows_max=2))
     assert batch_idents(again) == batch_idents(first)
     assert (again.start.sequence, again.end.sequence) == (7, 9)
+
+
+def test_a_range_that_ended_after_a_page_has_to_end_after_it_again():
+    """As many rows are not enough: a row may have come from a page of another shard."""
+    page, bare = Position("a.1", 4, page_rows=1), Position("a.1", 4)
+    noted = GroupPosition({"s0": bare, "s1": page, "left": page}, 5)
+    check_same(noted, Progress.at(GroupPosition({"s0": bare, "s1": page}, 5)))
+    check_same(noted, Progress.at(GroupPosition({"s0": replace(bare, offset=9), "s1": page}, 5)))
+    with pytest.raises(DataError, match="without the page at the end of shard s1"):
+        check_same(noted, Progress.at(GroupPosition({"s0": page, "s1": bare}, 5)))
 
 
 def test_a_range_has_nothing_above_the_key_that_it_may_reach():
