@@ -210,7 +210,8 @@ class LaneSnapshot:
         try:
             if position.snapshot == OVER:
                 self._freed = True
-                shutil.rmtree(self._parts.folder, ignore_errors=True)
+                if self._pages.is_own:
+                    shutil.rmtree(self._parts.folder, ignore_errors=True)
             elif position.is_of(self._server):
                 self._pages.remove_before(position)
         except OSError as error:

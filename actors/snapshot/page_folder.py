@@ -82,6 +82,14 @@ class PageFolder:
         self._lock = threading.Lock()
         self._files = sorted(map(_page_file, folder.glob(f"*{_SUFFIX}")))
 
+    @property
+    def is_own(self) -> bool:
+        """Whether no other one has opened the folder since; raises OSError if that cannot be read."""
+        try:
+            return (self._folder / _OWNER).read_text() == self._token
+        except FileNotFoundError:
+            return False
+
     def add(self, pages: Sequence[KeptPage]) -> None:
         """Write pages durably: all of them, or none.
 
@@ -92,7 +100,7 @@ class PageFolder:
             OSError: they could not be written.
             ShardUnavailable: another one has opened the folder since.
         """
-        if (self._folder / _OWNER).read_text() != self._token:
+        if not self.is_own:
             raise ShardUnavailable(f"The pages in {self._folder} are another lane's by now.")
         sink = pa.BufferOutputStream()
         for each in pages:
@@ -130,6 +138,8 @@ class PageFolder:
     def remove_before(self, position: Position | None) -> None:
         """Remove the files whose pages every cursor has passed; None: all.
 
+        Nothing is removed if another one has opened the folder since: perhaps at an earlier position.
+
         Raises:
             OSError: a file could not be removed.
         """
@@ -139,7 +149,7 @@ class PageFolder:
                 passed = _passed(position)
                 count = next((index for index, each in enumerate(self._files) if each.last >= passed), count)
             gone, self._files = self._files[:count], self._files[count:]
-        for each in gone:
+        for each in gone if gone and self.is_own else ():
             # Nothing is lost if a crash leaves it: it is before every cursor.
             each.path.unlink(missing_ok=True)
 

@@ -282,9 +282,15 @@ class Subscribers:
         return [refusal for each in self._by_id.values() for refusal in each.continuation.rewind()]
 
     def place(self) -> list[Instruction]:
-        """Position every kept subscriber at its cursor: merging has begun."""
+        """Position every kept subscriber at its cursor: merging has begun.
+
+        Who sought another position since the shards were asked to open stays where it is: they are opened
+        again.
+        """
         instructions: list[Instruction] = []
         for subscriber in self._kept:
+            if subscriber.phase is Phase.SEEKING:
+                continue
             cursor = subscriber.cursor or self._stream.base.ack
             subscriber.continuation.stand_at(cursor, self._stream)
             instructions += subscriber.save_subscription(self._stream)

@@ -10,7 +10,7 @@ from simulation.snapshots.mutations import MUTATIONS
 from simulation.snapshots.world import simulate
 
 #: first seeds, and how many from each
-SEEDS = [(1, 10), (101, 900), (1_001, 1_000), (2_001, 1_000), (41_192, 1), (103_169, 1)]
+SEEDS = [(1, 10), (101, 900), (1_001, 1_000), (2_001, 1_000), (41_192, 1), (103_169, 1), (205_371, 1)]
 #: the number of seeds within which a mutation must be noticed
 SEEDS_MAX = 300
 #: seconds that so many may take

@@ -103,6 +103,15 @@ def test_fenced_server_writes_page(tmp_path):
     assert ids(PageFolder(tmp_path).after(at.boundary)) == [[2]]
 
 
+def test_the_lane_that_opened_a_folder_last_removes_pages(pages, tmp_path):
+    """The one before may be further: its client went back."""
+    old, new = pages[1], PageFolder(tmp_path / "pages")
+    old.remove_before(None)
+    assert ids(new.after(Position("bin.000009", 4))) == [[1, 2], [], [3], [4]]
+    new.remove_before(None)
+    assert not list(tmp_path.rglob("*.page"))
+
+
 def test_pages_are_encrypted_if_the_archive_is(tmp_path):
     at, keys = PageAt(Position("bin.000001", 4), 7), [Key(bytes([number] * 32)) for number in (1, 2)]
     for number, each in enumerate((keys[0], keys[1], None)):
