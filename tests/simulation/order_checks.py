@@ -20,9 +20,15 @@ class OrderChecks(OperatorChecks):
         """Check a batch that leaves the server."""
         self._require(batch.server_epoch == self._epoch, "a server that is not active delivers a batch")
         consumption = self._of(client_id)
-        self._require(
-            not consumption.delivered or batch.batch_id > max(consumption.delivered), "an id does not grow"
-        )
+        self._require(batch.batch_id not in consumption.delivered, "an id comes twice")
+        later = [each.batch for number, each in consumption.delivered.items() if number > batch.batch_id]
+        if later:
+            # Its answer leaves after that of a later request, which took it back.
+            again = any(
+                (each.generation, each.log_start) == (batch.generation, batch.log_start) for each in later
+            )
+            self._require(again, "an id does not grow")
+            return
         positions = self.positions(batch)
         self._loop.note("group", "delivers {} {} to {}", batch.batch_id & 0xFFFF, positions, client_id)
         before = consumption.ends.get((batch.server_epoch, batch.generation, batch.log_start))
