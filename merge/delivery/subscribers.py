@@ -284,12 +284,12 @@ class Subscribers:
     def place(self) -> list[Instruction]:
         """Position every kept subscriber at its cursor: merging has begun.
 
-        Who sought another position since the shards were asked to open stays where it is: they are opened
-        again.
+        For the client of a replay that sought another position since, the shards are opened again: there may
+        be pages in them that it has passed.
         """
         instructions: list[Instruction] = []
         for subscriber in self._kept:
-            if subscriber.phase is Phase.SEEKING:
+            if self._apart and subscriber.phase is Phase.SEEKING:
                 continue
             cursor = subscriber.cursor or self._stream.base.ack
             subscriber.continuation.stand_at(cursor, self._stream)
