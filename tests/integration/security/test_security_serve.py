@@ -136,6 +136,11 @@ def test_nothing_listens_beyond_this_machine(served: Served):
     assert beyond == set()
 
 
+def shards_of(lines: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Return of which destinations and shards lines are."""
+    return {(line["destination"], line["shard"]) for line in lines}
+
+
 def test_all_processes_log_json_lines_once_with_their_shard(served: Served):
     """1. every line is an object with its fields; 2. each shard's line is there once, under its name; 3. the
     group's has its epoch; 4. Ray's files have the same lines."""
@@ -143,19 +148,22 @@ def test_all_processes_log_json_lines_once_with_their_shard(served: Served):
     def told(message: str) -> list[dict[str, Any]]:
         return [line for line in served.logged if line["message"].startswith(message)]
 
-    eventually(lambda: len(told("connected")) == 2, "both shards to be read")
+    both = {(served.shop.destination, shard) for shard in ("s0", "s1")}
+    # On a busy machine a shard may connect again: that is another line, of another time.
+    eventually(lambda: shards_of(told("connected")) == both, "both shards to be read")
     for line in served.logged:
         assert list(line)[:4] == ["time", "level", "logger", "message"]
         assert set(line) <= {"time", "level", "logger", "message", "exception", *FIELDS}
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", line["time"])
         assert datetime.fromisoformat(line["time"])
-    of = served.shop.destination
-    assert sorted((line["destination"], line["shard"]) for line in told("connected")) == [
-        (of, "s0"),
-        (of, "s1"),
-    ]
-    (active,) = told("active")
-    assert (active["destination"], active["logger"]) == (of, "canal_group.actors.group.candidate")
+    for message in ("connected", "active"):
+        times = [(line["time"], line.get("shard")) for line in told(message)]
+        assert len(times) == len(set(times))
+    active = told("active")[0]
+    assert (active["destination"], active["logger"]) == (
+        served.shop.destination,
+        "canal_group.actors.group.candidate",
+    )
     assert active["epoch"] > 0
     files = [file.read_text(errors="replace") for file in served.session.glob("logs/worker-*.err")]
     assert sum(line == active for text in files for line in _objects(text)) == 1
@@ -171,10 +179,8 @@ def test_the_log_is_read_over_http_with_access_to_all_clients(served: Served):
     def read() -> list[dict[str, Any]]:
         return [line for line in log("?lines=500").json()["lines"] if line["message"].startswith("connected")]
 
-    eventually(lambda: len(read()) == 2, "the shards' lines")
-    assert {(line["destination"], line["shard"]) for line in read()} == {
-        (served.shop.destination, shard) for shard in ("s0", "s1")
-    }
+    both = {(served.shop.destination, shard) for shard in ("s0", "s1")}
+    eventually(lambda: shards_of(read()) == both, "the shards' lines")
     last = log("?lines=2").json()
     before = log(f"?lines=2&before={last['before']}").json()
     numbers = [line["number"] for page in (before, last) for line in page["lines"]]
