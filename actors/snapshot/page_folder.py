@@ -85,10 +85,7 @@ class PageFolder:
     @property
     def is_own(self) -> bool:
         """Whether no other one has opened the folder since; raises OSError if that cannot be read."""
-        try:
-            return (self._folder / _OWNER).read_text() == self._token
-        except FileNotFoundError:
-            return False
+        return (self._folder / _OWNER).read_text() == self._token
 
     def add(self, pages: Sequence[KeptPage]) -> None:
         """Write pages durably: all of them, or none.

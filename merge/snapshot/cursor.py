@@ -77,7 +77,8 @@ class SnapshotCursor:
     #: the tables of which rows may have moved since the last page: they are read from their beginning, unless
     #: pages follow that entered before
     moved: tuple[str, ...] = ()
-    #: names the lane that selected the last page; another one may select other rows for the same place
+    #: names the lane that selected the last page; another one may select other rows for the same place. Of a
+    #: consumer that begins further than its cursor: where
     selected_by: str = ""
     #: how often an operator has changed what is read; one that is noted elsewhere may be older
     steered: int = 0
