@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Self
 
 import pyarrow as pa
@@ -65,6 +66,8 @@ class RowsBuilder(RowBuffers):
     def __init__(self, table: TableSchema, losses: Losses) -> None:
         self._table = table
         self._losses = losses
+        #: bytes by which text has grown that became UTF-8, or was printed, in `finish`
+        self.grown = 0
 
     def add(
         self,
@@ -75,8 +78,10 @@ class RowsBuilder(RowBuffers):
         header: int,
         row_begin: int,
         skip: int = 0,
+        held_max: int = sys.maxsize,
+        rest_at: int = 0,
     ) -> int:
-        """Read one rows event.
+        """Read one rows event, or the beginning of one; `rest_at` says whether rows are left.
 
         Args:
             event_type: its type.
@@ -85,18 +90,20 @@ class RowsBuilder(RowBuffers):
             header: index of the transaction's header in the chunk.
             row_begin: ordinal of the event's first row in the transaction.
             skip: how many rows at its beginning were handed over before.
+            held_max: it ends after the row that makes the added rows hold as many bytes.
+            rest_at: `rest_at` of the call before, to read on; 0: from the first row on.
 
         Returns:
-            How many rows the event holds, skipped ones too.
+            How many rows were read, skipped ones too.
 
         Raises:
             UnsupportedEvent: a change inside a JSON document comes without the document, or the images are
-                too large; nothing was added.
+                too large, or a row is; nothing was added.
             CorruptEvent: the images do not fill the event, or contradict the table map; nothing was added.
         """
         op, version = _KINDS[event_type]
         id_size = 4 if post_header_size == _OLD_POST_HEADER_SIZE else 6
-        return self.append(body, op, version, id_size, header, row_begin, skip)
+        return self.append(body, op, version, id_size, header, row_begin, skip, held_max, rest_at)
 
     def refusal(self, fault: str, offset: int) -> DataError:
         """Return the error to raise for a fault at a byte of an event's body."""
@@ -116,6 +123,15 @@ class RowsBuilder(RowBuffers):
             )
         if fault == "too_large":
             return _too_large(rows)
+        if fault == "row_too_large":
+            return UnsupportedEvent(
+                f"A row of {table.schema}.{table.table} holds more than {self.row_bytes_max} bytes; the last value "
+                f"that was read, of column {table.columns[self.large_column].name}, has {self.large_bytes} (byte "
+                f"{offset} after the event's header).",
+                hint="Skip the event, or leave the table out; store such values in smaller rows.",
+                row_bytes=self.large_bytes,
+                row_bytes_max=self.row_bytes_max,
+            )
         if fault == "column_count":
             return CorruptEvent(
                 f"{rows} do not have the {len(table.columns)} columns that their table map has."
@@ -170,6 +186,9 @@ class RowsBuilder(RowBuffers):
             array_of(reading, rows, buffers, self._losses)
             for reading, buffers in zip(self._table.readings, columns, strict=True)
         ]
+        for reading, array, (*_, data) in zip(self._table.readings, arrays, columns, strict=True):
+            if data is not None and (reading.text or reading.printer):
+                self.grown += max(0, array.buffers()[2].size - len(data))
         validity = None if present is None else pa.py_buffer(present)
         return pa.Array.from_buffers(struct_type, rows, [validity], absent, children=arrays)
 

@@ -1,7 +1,9 @@
 """Chunk builder: gathers transactions with their rows, and closes them as chunks.
 
-A chunk is full at about `bytes_max` bytes of rows events, at `rows_max` rows or at `headers_max` headers; its
-owner may close it at any time. It never holds a part of a rows event. A transaction that is open when its
+A chunk is full when its rows hold about `bytes_max` bytes, at `rows_max` rows or at `headers_max` headers; its
+owner may close it at any time. What rows hold is counted as they are kept, not as they are logged: a few bytes
+of an event may be a SET of a thousand characters. An event whose rows hold more than a chunk may is read in
+parts, after all of it was verified. A transaction that is open when its
 chunk is closed continues in the next chunk. Its part up to there is a *fragment*: a header of its own with
 the transaction's commit time, GTID and beginning, the ordinals of its rows, and the end of the last event
 read as its end.
@@ -23,6 +25,7 @@ from canal_group.binlog.columns.columns import Losses, TableSchema
 from canal_group.binlog.columns.rows import RowsBuilder
 from canal_group.binlog.native.accumulator import Accumulator
 from canal_group.binlog.native.fast_path import FastPath
+from canal_group.binlog.native.images import ROW_BYTES_MAX
 from canal_group.merge.values.chunk import (
     STATEMENTS,
     Chunk,
@@ -40,7 +43,7 @@ from canal_group.merge.values.rows.moments import filtered
 class Limits:
     """When a chunk is full, and which statements are too long."""
 
-    #: bytes of rows events
+    #: bytes that rows hold
     bytes_max: int
     #: rows of selected tables
     rows_max: int
@@ -48,10 +51,17 @@ class Limits:
     statement_chars_max: int
     #: headers, the only cost of a transaction without a selected row
     headers_max: int = 8_192
+    #: bytes that one row may hold
+    row_bytes_max: int = ROW_BYTES_MAX
 
 
 #: for reading a binlog without a shard: searches, and files that a command shows
 SEARCH_LIMITS: Final = Limits(bytes_max=4 << 20, rows_max=32_768, statement_chars_max=1 << 20)
+
+#: bytes that a column costs a chunk beside its values: Arrow's objects, for both images
+COLUMN_BYTES: Final = 1_024
+#: columns of a chunk that are not counted: a chunk of a few rows would count as a large one
+COLUMNS_FREE: Final = 128
 
 #: name, table map and columns of a table; columns, because a lookup may answer differently for one table map
 _Key: TypeAlias = tuple[TableName, bytes, tuple[bytes, ...]]
@@ -62,6 +72,8 @@ class _OpenChunk:
     """The chunk that is being gathered, without its headers."""
 
     names: dict[str, int] = field(default_factory=dict)
+    #: columns of all tables
+    columns: int = 0
     tables: dict[_Key, tuple[TableSchema, RowsBuilder]] = field(default_factory=dict)
     statements: list[dict[str, Any]] = field(default_factory=list)
     #: table and kind of each statement in the source
@@ -70,6 +82,12 @@ class _OpenChunk:
     ddls: dict[int, DdlMark] = field(default_factory=dict)
     #: rows that were rolled back: header, first ordinal, ordinal after the last one
     undone: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def column_bytes(self, table: TableSchema) -> int:
+        """Count the columns of another table, and return what they add to the chunk."""
+        counted = max(self.columns, COLUMNS_FREE)
+        self.columns += len(table.map.columns)
+        return max(0, self.columns - counted) * COLUMN_BYTES
 
     def without_undone(self, rows: Any, headers: Headers) -> Any:
         """Return a table's rows without those that were rolled back, and no longer count those."""
@@ -157,9 +175,15 @@ class ChunkBuilder:
         )
 
     def add_rows(
-        self, table: TableSchema, version: bytes, event_type: int, body: bytes, post_header_size: int
-    ) -> None:
-        """Add a rows event of a selected table to the open transaction.
+        self,
+        table: TableSchema,
+        version: bytes,
+        event_type: int,
+        body: bytes,
+        post_header_size: int,
+        rest_at: int = 0,
+    ) -> int:
+        """Add a rows event of a selected table to the open transaction, or as many of its rows as fill the chunk.
 
         Args:
             table: the table, as its table map describes it.
@@ -167,15 +191,21 @@ class ChunkBuilder:
             event_type: type of the rows event.
             body: the event without header and checksum.
             post_header_size: as the format description says.
+            rest_at: what the call before returned for the event; 0 at first.
+
+        Returns:
+            Where the unread rows begin, a byte of the body; 0: all were read.
 
         Raises:
             UnsupportedEvent, CorruptEvent: see `RowsBuilder.add`; nothing was added.
         """
         accumulator = self._opened()
         key = (table.name, version, table.described)
-        entry = self._chunk.tables.get(key)
+        entry, column_bytes = self._chunk.tables.get(key), 0
         if entry is None:
+            column_bytes = self._chunk.column_bytes(table)
             entry = self._chunk.tables[key] = (table, RowsBuilder(table, self.losses))
+            entry[1].row_bytes_max = self.limits.row_bytes_max
             last = self._last.get(key)
             if last is not None:
                 entry[1].expect_as_many(last[1])
@@ -188,9 +218,12 @@ class ChunkBuilder:
             header=len(accumulator),
             row_begin=accumulator.row,
             skip=skip,
+            held_max=max(0, accumulator.bytes_max - accumulator.bytes),
+            rest_at=rest_at,
         )
-        accumulator.add(count, max(0, count - skip), len(body))
+        accumulator.add(count, max(0, count - skip), builder.held + column_bytes)
         self.fast_path.gather(body, version, builder)
+        return builder.rest_at
 
     def add_statement(self, statement: Mapping[str, Any], source: StatementSource) -> None:
         """Add a statement to the open transaction; it takes one ordinal, like a row.
@@ -323,6 +356,8 @@ class ChunkBuilder:
             )
             for table, builder in chunk.tables.values()
         ]
+        grown = sum(builder.grown for _, builder in chunk.tables.values())
+        headers["bytes"] += headers["bytes"] * grown // headers["bytes"].sum()
         return Chunk(
             headers=headers,
             names=names,

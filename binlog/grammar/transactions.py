@@ -411,7 +411,7 @@ class Transactions:
 
         def rest() -> Iterator[None]:
             for each in rows:
-                self._builder.add_rows(*each)
+                self._add(each)
                 yield
             self._end(event)
 
@@ -431,7 +431,20 @@ class Transactions:
         elif self._xa.reading:
             self._xa.hold(rows)
         else:
-            self._builder.add_rows(*rows)
+            self._add(rows)
+
+    def _add(self, rows: RowsEvent) -> None:
+        """Add a rows event; what does not fit the chunk is a rest of the event."""
+        rest_at = self._builder.add_rows(*rows)
+
+        def rest() -> Iterator[None]:
+            at = rest_at
+            while at:
+                at = self._builder.add_rows(*rows, at)
+                yield
+
+        if rest_at:
+            self._rests.append(rest())
 
     def _on_payload(self, event: Event) -> None:
         if self._state == _State.INSIDE:

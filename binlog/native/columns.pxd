@@ -7,6 +7,7 @@ are 1.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from canal_group.binlog.native.faults cimport FINE, ROW_TOO_LARGE
 from canal_group.binlog.native.memory cimport Bytes
 
 
@@ -52,7 +53,7 @@ cdef struct Plan:
     size_t size
     #: DECIMAL: digits after the point
     size_t scale
-    #: SET: its members' text, one after the other, and where each ends; owned by the plan's owner
+    #: ENUM, SET: the text of its values, one after the other, and where each ends; owned by the plan's owner
     const uint8_t* members
     const uint32_t* ends
 
@@ -77,6 +78,20 @@ cdef struct Reader:
     const uint8_t* begin
     const uint8_t* at
     const uint8_t* end
+    #: bytes that values of the row may still hold
+    size_t room
+    #: the column whose value has no room, and the bytes of that value
+    const Plan* large
+    size_t large_bytes
+
+
+cdef inline int take_room(Reader* reader, const Plan* plan, size_t size) noexcept nogil:
+    """Take room for a value; called before the value is made, except for JSON."""
+    if reader.room < size:
+        reader.large, reader.large_bytes = plan, size
+        return ROW_TOO_LARGE
+    reader.room -= size
+    return FINE
 
 
 cdef size_t remaining(const Reader* reader) noexcept nogil
@@ -97,7 +112,10 @@ cdef void take_back(Side* side, size_t rows) noexcept nogil
 cdef void put_null(const Plan* plan, Target* target, size_t row) noexcept nogil
 
 
-cdef int put_set(const Plan* plan, Bytes* out, uint64_t bits) noexcept nogil
+cdef size_t member_size(const Plan* plan, size_t number) noexcept nogil
+
+
+cdef int put_set(const Plan* plan, Bytes* out, uint64_t bits, Reader* reader) noexcept nogil
 
 
 cdef int put_value(

@@ -17,7 +17,7 @@ from canal_group.binlog.native.faults cimport (
 from canal_group.binlog.native.json_text cimport put_json
 from canal_group.binlog.native.memory cimport Bytes, append, clear_bit, fill_bits, reserve
 from canal_group.binlog.native.numbers cimport load32, load64, load_big, load_little
-from canal_group.binlog.native.packed cimport put_unpacked
+from canal_group.binlog.native.packed cimport put_unpacked, unpacked_size
 from canal_group.binlog.native.temporal cimport (
     SECOND_US,
     is_old_datetime,
@@ -114,20 +114,39 @@ cdef void put_null(const Plan* plan, Target* target, size_t row) noexcept nogil:
         memset(target.slots + row * plan.width, 0, plan.width)
 
 
-cdef int put_set(const Plan* plan, Bytes* out, uint64_t bits) noexcept nogil:
+cdef size_t member_size(const Plan* plan, size_t number) noexcept nogil:
+    """Return the bytes of the text of an ENUM's or SET's value, by its number from 1 on; 0 is the empty text."""
+    if not number:
+        return 0
+    return plan.ends[number - 1] - (plan.ends[number - 2] if number > 1 else 0)
+
+
+cdef int put_set(const Plan* plan, Bytes* out, uint64_t bits, Reader* reader) noexcept nogil:
     """Append the text of a SET's members, with commas between them."""
-    cdef size_t index = 0, begin = 0
+    cdef uint64_t rest = bits
+    cdef size_t index = 0, size = 0, begin = 0
+    cdef uint8_t* to
     cdef bint more = False
     cdef int fault
+    while rest and index < plan.size:
+        if rest & 1:
+            size += member_size(plan, index + 1) + more
+            more = True
+        rest >>= 1
+        index += 1
+    fault = take_room(reader, plan, size) or reserve(out, size)
+    if fault or not size:
+        return fault
+    to = out.data + out.size
+    out.size += size
+    more, index = False, 0
     while bits and index < plan.size:
         if bits & 1:
             if more:
-                fault = append(out, b",", 1)
-                if fault:
-                    return fault
-            fault = append(out, plan.members + begin, plan.ends[index] - begin)
-            if fault:
-                return fault
+                to[0] = 0x2C
+                to += 1
+            memcpy(to, plan.members + begin, plan.ends[index] - begin)
+            to += plan.ends[index] - begin
             more = True
         begin = plan.ends[index]
         bits >>= 1
@@ -148,7 +167,7 @@ cdef inline int put_sized(const Plan* plan, Target* target, size_t row, Reader* 
     else:
         data.size = begin
     if plan.kind == SET:
-        fault = put_set(plan, data, stored)
+        fault = put_set(plan, data, stored, reader)
         if fault:
             return fault
         reader.at = value
@@ -157,12 +176,12 @@ cdef inline int put_sized(const Plan* plan, Target* target, size_t row, Reader* 
     if <size_t>(reader.end - value) < size:
         return TRUNCATED
     if plan.kind == JSON:
-        fault = put_json(data, value, size)
+        fault = put_json(data, value, size) or take_room(reader, plan, data.size - begin)
     elif plan.kind == PACKED:
-        fault = put_unpacked(data, value, size)
+        fault = take_room(reader, plan, unpacked_size(value, size)) or put_unpacked(data, value, size)
     elif plan.kind == BINARY and size < plan.size:
         pad = plan.size - size  # the binlog trims trailing zeros
-        fault = reserve(data, plan.size)
+        fault = take_room(reader, plan, plan.size) or reserve(data, plan.size)
         if fault == FINE:
             memcpy(data.data + data.size, value, size)
             memset(data.data + data.size + size, 0, pad)
@@ -170,7 +189,7 @@ cdef inline int put_sized(const Plan* plan, Target* target, size_t row, Reader* 
     elif plan.kind == LIST and size % plan.size:
         fault = BAD_LIST
     else:
-        fault = append(data, value, size)
+        fault = take_room(reader, plan, size) or append(data, value, size)
     if fault:
         return fault
     reader.at = value + size
@@ -245,6 +264,10 @@ cdef int put_value(
         stored = load_little(data, plan.stored)
         if stored > plan.size:
             return BAD_ENUM
+        if stored:  # outputs print its text
+            fault = take_room(reader, plan, member_size(plan, stored))
+            if fault:
+                return fault
         (<int32_t*>slot)[0] = <int32_t>stored
     if not is_date:
         clear_bit(target.valid, row)

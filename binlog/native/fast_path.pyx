@@ -346,6 +346,7 @@ cdef class FastPath:
         cdef size_t first = rows.rows, zero_dates = rows.zero_dates, count = 0
         cdef int version = 2 if kind >= WRITE_ROWS else 1
         cdef int op = INSERT + kind - (WRITE_ROWS if version == 2 else WRITE_ROWS_V1)
+        cdef size_t held_max = <size_t>(self.accumulator.bytes_max - self.accumulator.bytes)
         cdef Reader reader
         if rows.busy:
             return False
@@ -354,12 +355,14 @@ cdef class FastPath:
         if rows.last_header != <int>self.accumulator.count:
             rows.last_header = <int>self.accumulator.count
             rows.mark_rows, rows.mark_zero_dates = first, zero_dates
-        if rows._read(&reader, op, version, ID_SIZE, <int>self.accumulator.count, self.accumulator.row, 0, &count):
+        if rows._read_head(&reader, op, version, ID_SIZE):
             return False
-        if self.accumulator.rows + <int64_t>count >= self.accumulator.rows_max:
+        if rows._read(&reader, op, <int>self.accumulator.count, self.accumulator.row, 0, held_max, &count):
+            return False
+        if rows.held >= held_max or self.accumulator.rows + <int64_t>count >= self.accumulator.rows_max:
             rows.take_back(first, zero_dates)
             return False
-        self.accumulator.count_rows(count, count, size)
+        self.accumulator.count_rows(count, count, rows.held)
         return True
 
 

@@ -24,3 +24,5 @@ cdef enum Fault:
     VALUE_OPTIONS
     BAD_MOMENT
     BAD_PACKED
+    #: a row would hold more bytes than a row may
+    ROW_TOO_LARGE

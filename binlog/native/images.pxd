@@ -17,6 +17,8 @@ cdef enum:
 cdef class Layout:
     cdef Plan* plans
     cdef readonly Py_ssize_t columns
+    #: bytes that one image of a row holds beside values of any size
+    cdef readonly size_t image_bytes
     cdef list _kept
 
     cdef bint _describe(self, Plan* plan, str kind, int size, int scale, tuple members) except -1
@@ -41,11 +43,18 @@ cdef class RowBuffers:
     cdef size_t mark_rows
     cdef size_t mark_zero_dates
     cdef bint busy
+    #: bytes that a row may hold, see `ROW_BYTES_MAX`
+    cdef public size_t row_bytes_max
+    cdef readonly size_t held
+    cdef readonly size_t rest_at
+    cdef readonly Py_ssize_t large_column
+    cdef readonly size_t large_bytes
 
     cdef int _read(
-        self, Reader* reader, int op, int version, int id_size, int header, int64_t row_begin, size_t skip,
-        size_t* count,
+        self, Reader* reader, int op, int header, int64_t row_begin, size_t skip, size_t held_max, size_t* count
     ) noexcept nogil
+    cdef int _verify(self, Reader* reader, int op, size_t first, size_t zero_dates) noexcept nogil
+    cdef size_t _row_bytes(self, int op) noexcept nogil
     cdef int _read_head(self, Reader* reader, int op, int version, int id_size) noexcept nogil
     cdef int _read_row(self, Reader* reader, int op, int header, int64_t ordinal) noexcept nogil
     cdef int _read_side(self, Side* side, Reader* reader, const Side* before) noexcept nogil

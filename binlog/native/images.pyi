@@ -23,6 +23,9 @@ class Block(Buffer):
 
     def __len__(self) -> int: ...
 
+#: bytes that one row may hold, both images together, its ENUM values as text
+ROW_BYTES_MAX: int
+
 #: number -> name of what can be wrong with an event
 FAULTS: dict[int, str]
 
@@ -35,13 +38,34 @@ class RowBuffers:
     #: dates in the gathered rows that do not fit their type and became null
     zero_dates: int
     layout: Layout
+    #: bytes that one row may hold; ROW_BYTES_MAX unless it is set
+    row_bytes_max: int
+    #: bytes that the rows hold which the last call added, before their text becomes UTF-8; an ENUM counts as text
+    held: int
+    #: where the unread rows of the event begin that was read last, a byte of its body; 0: all were read
+    rest_at: int
+    #: of a row that is too large: index of the column whose value has no room, and the bytes of that value
+    large_column: int
+    large_bytes: int
 
     def __new__(cls, layout: Layout, *args: object) -> Self: ...
     def __len__(self) -> int: ...
     def append(
-        self, body: bytes, op: int, version: int, id_size: int, header: int, row_begin: int, skip: int
+        self,
+        body: bytes,
+        op: int,
+        version: int,
+        id_size: int,
+        header: int,
+        row_begin: int,
+        skip: int,
+        held_max: int,
+        rest_at: int,
     ) -> int:
-        """Read a rows event; other threads run meanwhile, unless it is small.
+        """Read a rows event, or the beginning of one; other threads run meanwhile, unless it is small.
+
+        The rows that are left are verified, so that no part of a damaged event is added: the calls that read
+        them cannot fail.
 
         Args:
             body: the event without header and checksum.
@@ -51,9 +75,11 @@ class RowBuffers:
             header: index of the transaction's header, 0 or more.
             row_begin: ordinal of its first row.
             skip: rows at its beginning that are read and dropped.
+            held_max: it ends after the row that makes the added rows hold as many bytes, see `held`.
+            rest_at: `rest_at` of the call before, to read on; 0: from the first row on.
 
         Returns:
-            How many rows the event holds, skipped ones too.
+            How many rows were read, skipped ones too.
 
         Raises:
             MemoryError: nothing was added.

@@ -11,6 +11,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
 import sys
+from itertools import accumulate
 
 from canal_group.binlog.native cimport columns as c
 from canal_group.binlog.native cimport faults as f
@@ -31,6 +32,8 @@ cdef enum:
     #: fewer rows have their memory soon; more are expected, with one more for each such number
     MANY_ROWS = 1024
     SPARE = 16
+    #: bytes of a row beside its images: header, ordinal, op
+    ROW_HEAD_BYTES = 13
     #: the most bytes that are expected of a column's data
     EXPECTED_BYTES_MAX = 1 << 24
 
@@ -48,7 +51,10 @@ FAULTS = {
     f.VALUE_OPTIONS: "value_options",
     f.BAD_MOMENT: "bad_moment",
     f.BAD_PACKED: "bad_packed",
+    f.ROW_TOO_LARGE: "row_too_large",
 }
+#: bytes that one row may hold, both images together, its ENUM values as text: as many as the servers' largest event
+ROW_BYTES_MAX = 1 << 30
 
 _PLAIN = {1: c.PLAIN1, 2: c.PLAIN2, 4: c.PLAIN4, 8: c.PLAIN8}
 _WHOLE = {"time2": (c.TIME2, 3), "datetime2": (c.DATETIME2, 5), "timestamp2": (c.TIMESTAMP2, 4)}
@@ -81,6 +87,8 @@ cdef class Layout:
         for index, (kind, size, scale, members) in enumerate(columns):
             if not self._describe(&self.plans[index], kind, size, scale, members):
                 raise ValueError(f"column {index}: no {kind} has size {size} and scale {scale}")
+            self.image_bytes += self.plans[index].width
+        self.image_bytes += 2 * ((self.columns + 7) // 8)  # which are valid, and which are absent
 
     def __dealloc__(self):
         free(self.plans)
@@ -105,6 +113,7 @@ cdef class Layout:
             plan.kind, plan.size, plan.stored, plan.width = c.BIT, size, (size + 7) // 8, 8
         elif kind == "enum" and 1 <= size <= 2:
             plan.kind, plan.size, plan.stored, plan.width = c.ENUM, len(members), size, 4
+            self._keep_members(plan, members)
         elif kind == "set" and size in (1, 2, 3, 4, 8) and len(members) <= 64:
             plan.kind, plan.size, plan.stored, plan.width = c.SET, len(members), size, 4
             self._keep_members(plan, members)
@@ -116,9 +125,7 @@ cdef class Layout:
 
     cdef int _keep_members(self, Plan* plan, tuple members) except -1:
         cdef bytes text = b"".join(members)
-        cdef bytes ends = b"".join(
-            [len(b"".join(members[: index + 1])).to_bytes(4, "little") for index in range(len(members))]
-        )
+        cdef bytes ends = b"".join([end.to_bytes(4, "little") for end in accumulate(map(len, members))])
         self._kept.extend((text, ends))
         plan.members = <const uint8_t*>PyBytes_AS_STRING(text)
         plan.ends = <const uint32_t*>PyBytes_AS_STRING(ends)
@@ -186,6 +193,8 @@ cdef class RowBuffers:
     def __cinit__(self, Layout layout not None, *_args):
         self.layout = layout
         self.last_header = -1
+        self.row_bytes_max = ROW_BYTES_MAX
+        self.large_column = -1
         open_side(&self.before, layout.columns)
         open_side(&self.after, layout.columns)
 
@@ -204,12 +213,21 @@ cdef class RowBuffers:
         return ValueError(f"{fault} at byte {offset}")
 
     def append(
-        self, bytes body not None, int op, int version, int id_size, int header, int64_t row_begin, Py_ssize_t skip
+        self,
+        bytes body not None,
+        int op,
+        int version,
+        int id_size,
+        int header,
+        int64_t row_begin,
+        Py_ssize_t skip,
+        size_t held_max,
+        size_t rest_at,
     ):
         cdef Reader reader
-        cdef size_t count = 0, size = PyBytes_GET_SIZE(body)
+        cdef size_t count = 0, size = PyBytes_GET_SIZE(body), first = self.rows, zero_dates = self.zero_dates
         cdef int fault
-        if op < INSERT or op > DELETE or skip < 0 or header < 0:
+        if op < INSERT or op > DELETE or skip < 0 or header < 0 or rest_at > size:
             raise ValueError("an argument is out of range")
         reader.begin = reader.at = <const uint8_t*>PyBytes_AS_STRING(body)
         reader.end = reader.begin + size
@@ -219,34 +237,67 @@ cdef class RowBuffers:
             self.last_header = header
             self.mark_rows = self.rows
             self.mark_zero_dates = self.zero_dates
-        if size < UNLOCKED_BYTES:
-            fault = self._read(&reader, op, version, id_size, header, row_begin, skip, &count)
-        else:
-            self.busy = True
-            with nogil:
-                fault = self._read(&reader, op, version, id_size, header, row_begin, skip, &count)
-            self.busy = False
+        fault = self._read_head(&reader, op, version, id_size)
+        if fault == f.FINE:
+            if rest_at:
+                reader.at = reader.begin + rest_at
+            if size < UNLOCKED_BYTES:
+                fault = self._read(&reader, op, header, row_begin, skip, held_max, &count)
+                if fault == f.FINE and not rest_at and reader.at < reader.end:
+                    fault = self._verify(&reader, op, first, zero_dates)
+            else:
+                self.busy = True
+                with nogil:
+                    fault = self._read(&reader, op, header, row_begin, skip, held_max, &count)
+                    if fault == f.FINE and not rest_at and reader.at < reader.end:
+                        fault = self._verify(&reader, op, first, zero_dates)
+                self.busy = False
         if fault == f.FINE:
             return count
         if fault == f.NO_MEMORY:
             raise MemoryError
+        if fault == f.ROW_TOO_LARGE:
+            self.large_column, self.large_bytes = reader.large - self.layout.plans, reader.large_bytes
         raise self.refusal(FAULTS[fault], reader.at - reader.begin)
 
     cdef int _read(
-        self, Reader* reader, int op, int version, int id_size, int header, int64_t row_begin, size_t skip,
-        size_t* count,
+        self, Reader* reader, int op, int header, int64_t row_begin, size_t skip, size_t held_max, size_t* count
     ) noexcept nogil:
-        """Read a rows event, or change nothing; return the fault."""
-        cdef size_t first = self.rows, zero_dates = self.zero_dates
-        cdef int fault = self._read_head(reader, op, version, id_size)
+        """Read rows up to the one that makes them hold `held_max` bytes, or change nothing; return the fault."""
+        cdef size_t first = self.rows, zero_dates = self.zero_dates, fixed
+        cdef int fault = f.FINE
+        self.held = self.rest_at = 0
         while fault == f.FINE and reader.at < reader.end:
+            if count[0] > skip and self.held >= held_max:
+                self.rest_at = reader.at - reader.begin
+                break
+            fixed = self._row_bytes(op)
+            reader.room = self.row_bytes_max
             fault = self._read_row(reader, op, header, row_begin + <int64_t>count[0])
             count[0] += 1
-            if count[0] == skip or fault:
+            if count[0] <= skip or fault:
                 self.take_back(first, zero_dates)
-        if fault == f.FINE and count[0] < skip:
-            self.take_back(first, zero_dates)
+            else:
+                self.held += fixed + self.row_bytes_max - reader.room
         return fault
+
+    cdef int _verify(self, Reader* reader, int op, size_t first, size_t zero_dates) noexcept nogil:
+        """Read the rest of an event and drop its rows one by one; at a fault drop those from `first` on, too."""
+        cdef Reader rest = reader[0]
+        cdef size_t count = 0, held = self.held, rest_at = self.rest_at
+        cdef int fault = self._read(&rest, op, 0, 0, <size_t>-1, 0, &count)
+        self.held, self.rest_at = held, rest_at
+        if fault:
+            self.take_back(first, zero_dates)
+            reader[0] = rest
+        return fault
+
+    cdef size_t _row_bytes(self, int op) noexcept nogil:
+        """Return what the next row holds beside its values of any size; a side that begins has slots for all rows."""
+        cdef size_t images = (op != INSERT or self.before.rows > 0) + (op != DELETE or self.after.rows > 0)
+        if (op != INSERT and not self.before.rows) or (op != DELETE and not self.after.rows):
+            images += self.rows
+        return ROW_HEAD_BYTES + images * self.layout.image_bytes
 
     cdef int _read_head(self, Reader* reader, int op, int version, int id_size) noexcept nogil:
         """Read the fixed part: table id, flags, extra data, column count, which columns are present."""

@@ -16,6 +16,11 @@ cdef enum:
     ZLIB = 8
     #: no value is larger: the servers' largest packet
     VALUE_BYTES_MAX = 1 << 30
+    #: most unpacked bytes for each packed byte; zlib reaches 1032 at most
+    RATIO_MAX = 1040
+
+
+cdef size_t unpacked_size(const uint8_t* value, size_t size) noexcept nogil
 
 
 cdef int put_unpacked(Bytes* out, const uint8_t* value, size_t size) noexcept nogil

@@ -7,6 +7,17 @@ from canal_group.binlog.native.memory cimport Bytes, append
 from canal_group.binlog.native.numbers cimport load_big
 
 
+cdef size_t unpacked_size(const uint8_t* value, size_t size) noexcept nogil:
+    """Return the bytes that a stored value says it unpacks to; `put_unpacked` refuses a value that has others."""
+    cdef size_t width
+    if not size or not value[0]:
+        return size
+    width = value[0] & 7
+    if width == 0 or size - 1 < width:
+        return size
+    return min(load_big(value + 1, width), (size - 1 - width) * RATIO_MAX)
+
+
 cdef int put_unpacked(Bytes* out, const uint8_t* value, size_t size) noexcept nogil:
     """Append a stored value, unpacked."""
     cdef size_t width
@@ -19,7 +30,7 @@ cdef int put_unpacked(Bytes* out, const uint8_t* value, size_t size) noexcept no
     if value[0] >> 4 != ZLIB or width == 0 or size - 1 < width:
         return BAD_PACKED
     expected = load_big(value + 1, width)
-    if expected > VALUE_BYTES_MAX:
+    if expected > VALUE_BYTES_MAX or expected > (size - 1 - width) * RATIO_MAX:
         return BAD_PACKED
     return put_inflated(out, value + 1 + width, size - 1 - width, expected, value[0] & 8)
 

@@ -24,6 +24,7 @@ from canal_group.binlog.native.columns cimport (
     put_null,
     put_value,
     remaining,
+    take_room,
 )
 from canal_group.binlog.native.faults cimport (
     BAD_DIFFERENCE,
@@ -78,7 +79,9 @@ cdef inline int mark_absent(Bytes* absent, size_t columns, size_t row, size_t co
     return FINE
 
 
-cdef inline int copy_value(const Plan* plan, const Target* source, Target* target, size_t row) noexcept nogil:
+cdef inline int copy_value(
+    const Plan* plan, const Target* source, Target* target, size_t row, Reader* reader
+) noexcept nogil:
     """Give a row's slot the value of the same row in another image."""
     cdef size_t unit = plan.size if plan.kind == LIST else 1, begin
     cdef const int32_t* ends
@@ -91,7 +94,9 @@ cdef inline int copy_value(const Plan* plan, const Target* source, Target* targe
     elif has_bit(source.valid, row):
         ends, offsets = <const int32_t*>source.slots + row, <int32_t*>target.slots + row
         target.data.size, begin = offsets[0] * unit, ends[0] * unit
-        fault = append(&target.data, source.data.data + begin, ends[1] * unit - begin)
+        fault = take_room(reader, plan, ends[1] * unit - begin)
+        if fault == FINE:
+            fault = append(&target.data, source.data.data + begin, ends[1] * unit - begin)
         if fault:
             return fault
         offsets[1] = <int32_t>(target.data.size // unit)
@@ -99,7 +104,7 @@ cdef inline int copy_value(const Plan* plan, const Target* source, Target* targe
 
 
 cdef inline int put_difference(
-    Target* target, size_t row, Reader* reader, Document* document, const Span* value
+    const Plan* plan, Target* target, size_t row, Reader* reader, Document* document, const Span* value
 ) noexcept nogil:
     """Read a JSON column's differences, their size before them, and put the document that they lead to."""
     cdef int32_t* offsets = <int32_t*>target.slots
@@ -111,6 +116,8 @@ cdef inline int put_difference(
     differences.end = differences.at + load32(reader.at)
     target.data.size = offsets[row]
     fault = put_changed(document, &target.data, value, &differences)
+    if fault == FINE:
+        fault = take_room(reader, plan, target.data.size - offsets[row])
     if fault:
         return fault
     offsets[row + 1] = <int32_t>target.data.size
@@ -202,7 +209,7 @@ cdef int read_after(
             document += 1
         if not has_bit(partial.after.bits, index):
             if before != NULL and has_bit(partial.before.bits, index):
-                fault = copy_value(&plans[index], &before.targets[index], &side.targets[index], row)
+                fault = copy_value(&plans[index], &before.targets[index], &side.targets[index], row, reader)
             else:
                 put_null(&plans[index], &side.targets[index], row)
                 fault = mark_absent(&partial.absent_after, side.columns, row, index)
@@ -218,7 +225,12 @@ cdef int read_after(
                 return TRUNCATED
             if has_bit(partial.before.bits, index):
                 fault = put_difference(
-                    &side.targets[index], row, reader, &partial.document, &partial.documents[index]
+                    &plans[index],
+                    &side.targets[index],
+                    row,
+                    reader,
+                    &partial.document,
+                    &partial.documents[index],
                 )
             elif size:
                 fault = NO_DOCUMENT

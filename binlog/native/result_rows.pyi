@@ -12,18 +12,18 @@ def read_rows(buffer: PacketBuffer, rows: RowBuffers, bytes_max: int) -> tuple[i
         buffer: numbers its packets, and expects the next one of the result set.
         rows: what images after a change go to, as reads of header 0. Nothing else was put there. A BIT, an
             ENUM and a SET arrive as BIGINT UNSIGNED.
-        bytes_max: it ends after the row that reaches so many bytes of rows.
+        bytes_max: it ends after the row that makes these rows hold as many bytes.
 
     Returns:
-        Bytes of these rows, and the last row as `read_row` takes it; 0 and nothing if there is none.
+        Bytes that these rows hold, and the last row as `read_row` takes it; 0 and nothing if there is none.
 
     Raises:
         MemoryError: nothing of the row was added.
         Exception: what `rows.refusal` returned for the fault, at a byte of the row; nothing of it was added.
     """
 
-def read_row(row: bytes, rows: RowBuffers) -> None:
-    """Read one row; see `read_rows`.
+def read_row(row: bytes, rows: RowBuffers) -> int:
+    """Read one row, and return the bytes that it holds; see `read_rows`.
 
     Args:
         row: the payload of its packets, which begins with 0.

@@ -10,7 +10,7 @@ from libc.stdint cimport INT32_MIN, INT64_MIN, int32_t, int64_t, uint8_t, uint64
 from libc.string cimport memcpy
 
 from canal_group.binlog.native cimport columns as c
-from canal_group.binlog.native.columns cimport Plan, Reader, Side, Target, remaining
+from canal_group.binlog.native.columns cimport Plan, Reader, Side, Target, remaining, take_room
 from canal_group.binlog.native.decimals cimport read_decimal_text
 from canal_group.binlog.native.faults cimport (
     BAD_ENUM,
@@ -19,10 +19,11 @@ from canal_group.binlog.native.faults cimport (
     BAD_MOMENT,
     FINE,
     NO_MEMORY,
+    ROW_TOO_LARGE,
     TRUNCATED,
 )
 from canal_group.binlog.native.images import FAULTS
-from canal_group.binlog.native.images cimport READ, RowBuffers
+from canal_group.binlog.native.images cimport INSERT, READ, RowBuffers
 from canal_group.binlog.native.json_difference cimport Span, take_packed
 from canal_group.binlog.native.memory cimport Bytes, append, clear_bit
 from canal_group.binlog.native.numbers cimport load16, load32, load64
@@ -123,10 +124,13 @@ cdef inline int put_number(const Plan* plan, Target* target, size_t row, Reader*
     if plan.kind == c.ENUM:
         if value > plan.size:
             return BAD_ENUM
+        fault = take_room(reader, plan, c.member_size(plan, value))
+        if fault:
+            return fault
         offsets[row] = <int32_t>value
         return FINE
     target.data.size = offsets[row]
-    fault = c.put_set(plan, &target.data, value)
+    fault = c.put_set(plan, &target.data, value, reader)
     offsets[row + 1] = <int32_t>target.data.size
     return fault
 
@@ -146,7 +150,7 @@ cdef inline int put_sized(const Plan* plan, Target* target, size_t row, Reader* 
     if size % unit:
         return BAD_LIST
     target.data.size = offsets[row] * unit
-    fault = append(&target.data, value, size)
+    fault = take_room(reader, plan, size) or append(&target.data, value, size)
     offsets[row + 1] = <int32_t>(target.data.size // unit)
     return fault
 
@@ -199,7 +203,7 @@ cdef inline int put_sent(
 
 
 cdef int put_row(RowBuffers rows, Reader* reader) noexcept nogil:
-    """Read a row behind its first byte, or add nothing; return the fault."""
+    """Read a row behind its first byte, and count in `rows.held` what it holds; or add nothing. Return the fault."""
     cdef const Plan* plans = rows.layout.plans
     cdef Side* side = &rows.after
     cdef const uint8_t* nulls = reader.at
@@ -214,6 +218,7 @@ cdef int put_row(RowBuffers rows, Reader* reader) noexcept nogil:
     if remaining(reader) < width:
         return TRUNCATED
     reader.at += width
+    reader.room = rows.row_bytes_max
     for index in range(side.columns):
         if nulls[(index + 2) >> 3] >> ((index + 2) & 7) & 1:
             c.put_null(&plans[index], &side.targets[index], row)
@@ -229,6 +234,7 @@ cdef int put_row(RowBuffers rows, Reader* reader) noexcept nogil:
     side.rows = row + 1
     rows.headers[row], rows.ordinals[row], rows.ops[row] = 0, <int64_t>row, READ
     rows.rows = row + 1
+    rows.held += rows._row_bytes(INSERT) + rows.row_bytes_max - reader.room
     return FINE
 
 
@@ -238,11 +244,14 @@ cdef int enter(RowBuffers rows) except -1:
     if rows.after.rows != rows.rows or rows.before.rows:
         raise ValueError("there are rows of events")
     rows.busy = True
+    rows.held = 0
     return 0
 
 
-cdef int leave(RowBuffers rows, int fault, size_t offset) except -1:
+cdef int leave(RowBuffers rows, int fault, const Reader* reader, size_t offset) except -1:
     rows.busy = False
+    if fault == ROW_TOO_LARGE:
+        rows.large_column, rows.large_bytes = reader.large - rows.layout.plans, reader.large_bytes
     if fault == NO_MEMORY:
         raise MemoryError
     if fault:
@@ -253,7 +262,7 @@ cdef int leave(RowBuffers rows, int fault, size_t offset) except -1:
 def read_rows(PacketBuffer buffer not None, RowBuffers rows not None, size_t bytes_max):
     cdef const uint8_t* last = NULL
     cdef const uint8_t* row
-    cdef size_t size = 0, last_size = 0, taken = 0
+    cdef size_t size = 0, last_size = 0
     cdef Reader reader
     cdef int fault = FINE
     if buffer.mark != 1:
@@ -261,7 +270,7 @@ def read_rows(PacketBuffer buffer not None, RowBuffers rows not None, size_t byt
     enter(rows)
     reader.begin = reader.at = reader.end = NULL
     with nogil:
-        while taken < bytes_max:
+        while rows.held < bytes_max:
             row = buffer.next_event(&size)
             if row == NULL:
                 break
@@ -271,13 +280,12 @@ def read_rows(PacketBuffer buffer not None, RowBuffers rows not None, size_t byt
             if fault:
                 break
             buffer.pass_event(size)
-            taken += size
             last, last_size = row, size
-    leave(rows, fault, reader.at - reader.begin + 1)
+    leave(rows, fault, &reader, reader.at - reader.begin + 1)
     if last == NULL:
         return 0, b""
     # The first byte stands before what the buffer returns.
-    return taken, PyBytes_FromStringAndSize(<const char*>last - 1, last_size + 1)
+    return rows.held, PyBytes_FromStringAndSize(<const char*>last - 1, last_size + 1)
 
 
 def read_row(bytes row not None, RowBuffers rows not None):
@@ -290,4 +298,5 @@ def read_row(bytes row not None, RowBuffers rows not None):
     reader.at = reader.begin + (reader.begin < reader.end)
     with nogil:
         fault = put_row(rows, &reader)
-    leave(rows, fault, reader.at - reader.begin)
+    leave(rows, fault, &reader, reader.at - reader.begin)
+    return rows.held

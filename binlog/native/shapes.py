@@ -17,7 +17,7 @@ from canal_group.binlog.native.images import Block
 #:     time_hires and the like         as in old MariaDB; size: digits of the fraction, to microseconds, int64
 #:     year                            to int16
 #:     bit                             size: bits, to uint64
-#:     enum                            size in bytes, to int32; members: values, only their count is used
+#:     enum                            size in bytes, to int32; members: its values in UTF-8
 #:     set                             size in bytes, to text; members: its values in UTF-8
 #:     string                          size: bytes of the length before the value
 #:     binary                          size: as of string; scale: bytes to which zeros pad it

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from canal_group.binlog.snapshot.selected_table import SelectedTable, quoted
 from canal_group.merge.values.chunk import TableRows
 
-#: bytes of rows, as they are sent, after which a page ends; its last row may be of up to 1 GiB
+#: bytes that rows hold, after which a page ends; its last row may hold up to 1 GiB
 PAGE_BYTES = 2 << 20
 
 
@@ -46,5 +46,5 @@ class Page:
     rows: TableRows
     #: values of the last row in the columns of `PageQuery.order`, as SQL literals; see `sent_value`
     last_key: tuple[str, ...]
-    #: of the rows, as they were sent
+    #: that the rows hold
     bytes: int

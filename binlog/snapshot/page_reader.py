@@ -81,7 +81,7 @@ class PageReader:
 
         Args:
             query: which rows.
-            bytes_max: bytes of rows after which a page ends.
+            bytes_max: bytes that its rows hold after which a page ends.
 
         Raises:
             TableAltered: see there.
@@ -161,8 +161,7 @@ class PageReader:
                     continue
                 if packet[:1] == _END and len(packet) <= _END_BYTES_MAX:
                     break
-                read_row(packet, rows)
-                taken, row = len(packet), packet
+                taken, row = read_row(packet, rows), packet
             size, last = size + taken, row
             if size >= bytes_max:
                 yield _page(query, rows, last, size)

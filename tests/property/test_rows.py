@@ -60,6 +60,42 @@ def test_a_refused_event_changes_nothing(table, data):
 
 
 @settings(max_examples=cases(200), deadline=None)
+@given(tables(), st.integers(1, 2_000))
+def test_an_event_that_is_read_in_parts_has_the_same_rows(table, held_max):
+    columns, events = table
+    losses = row_images.Losses()
+    whole = RowsBuilder(row_images.schema_of(columns), losses)
+    parts = RowsBuilder(row_images.schema_of(columns), losses)
+    for header, (kind, rows) in enumerate(events):
+        body, at, count, held = body_of(kind, columns, rows), 0, 0, 0
+        options = {"post_header_size": 10, "header": header}
+        whole.add(kind, body, row_begin=0, **options)
+        while not count or at:
+            count += parts.add(kind, body, row_begin=count, held_max=held_max, rest_at=at, **options)
+            at, held = parts.rest_at, held + parts.held
+            assert not at or parts.held >= held_max
+            if not rows:
+                break
+        assert (count, held) == (len(rows), whole.held)
+    assert parts.finish().equals(whole.finish())
+
+
+@settings(max_examples=cases(200), deadline=None)
+@given(tables())
+def test_rows_count_what_they_hold(table):
+    """Beside the values, each buffer may have the offset of its end, and a byte that is not full."""
+    columns, events = table
+    builder, counted = RowsBuilder(row_images.schema_of(columns), row_images.Losses()), 0
+    for header, (kind, rows) in enumerate(events):
+        builder.add(kind, body_of(kind, columns, rows), post_header_size=10, header=header, row_begin=0)
+        counted += builder.held
+    held = builder.finish().get_total_buffer_size()
+    buffers = 8 * 2 * len(columns) + sum(len(each) + 4 for column in columns for each in ("", *column.values))
+    assert held <= counted + builder.grown + buffers
+    assert counted <= 3 * held + buffers
+
+
+@settings(max_examples=cases(200), deadline=None)
 @given(tables(), st.integers(0, 5), st.data())
 def test_skipped_and_discarded_rows_leave_no_trace(table, skip, data):
     """1. Of some events, the first rows are skipped. 2. Each event may be taken back, and comes again."""

@@ -269,9 +269,9 @@ def test_the_compiled_part_refuses_arguments_out_of_range():
     buffers = images.RowBuffers(images.Layout([("plain", 1, 0, ())]))
     for op, header, skip in ((0, 0, 0), (4, 0, 0), (1, -1, 0), (1, 0, -1)):
         with pytest.raises(ValueError, match="out of range"):
-            buffers.append(b"", op, 2, 6, header, 0, skip)
+            buffers.append(b"", op, 2, 6, header, 0, skip, 1, 0)
     with pytest.raises(ValueError, match="truncated at byte 0"):
-        buffers.append(b"", 1, 2, 6, 0, 0, 0)
+        buffers.append(b"", 1, 2, 6, 0, 0, 0, 1, 0)
     with pytest.raises(ValueError, match="no plain has size 3"):
         images.Layout([("plain", 3, 0, ())])
 
