@@ -1,9 +1,9 @@
 """Chunk builder: gathers transactions with their rows, and closes them as chunks.
 
-A chunk is full when its rows hold about `bytes_max` bytes, at `rows_max` rows or at `headers_max` headers; its
-owner may close it at any time. What rows hold is counted as they are kept, not as they are logged: a few bytes
-of an event may be a SET of a thousand characters. An event whose rows hold more than a chunk may is read in
-parts, after all of it was verified. A transaction that is open when its
+A chunk is full when its rows hold about `bytes_max` bytes, at `rows_max` rows or at `headers_max` headers;
+its owner may close it at any time. Rows count as they are kept, not as they are logged: a few bytes of an
+event may be a SET of a thousand characters. An event whose rows hold more than a chunk may is read in parts,
+after all of it was verified. A transaction that is open when its
 chunk is closed continues in the next chunk. Its part up to there is a *fragment*: a header of its own with
 the transaction's commit time, GTID and beginning, the ordinals of its rows, and the end of the last event
 read as its end.
@@ -183,7 +183,7 @@ class ChunkBuilder:
         post_header_size: int,
         rest_at: int = 0,
     ) -> int:
-        """Add a rows event of a selected table to the open transaction, or as many of its rows as fill the chunk.
+        """Add a rows event of a selected table, or its rows up to a full chunk, to the open transaction.
 
         Args:
             table: the table, as its table map describes it.

@@ -40,7 +40,7 @@ class RowBuffers:
     layout: Layout
     #: bytes that one row may hold; ROW_BYTES_MAX unless it is set
     row_bytes_max: int
-    #: bytes that the rows hold which the last call added, before their text becomes UTF-8; an ENUM counts as text
+    #: bytes that the rows of the last call hold, before their text becomes UTF-8; an ENUM counts as text
     held: int
     #: where the unread rows of the event begin that was read last, a byte of its body; 0: all were read
     rest_at: int

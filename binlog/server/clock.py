@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pymysql
 
-from canal_group.binlog.server.source import SourceAddress, translated
+from canal_group.binlog.server.source import SourceAddress, query_one, translated
 from canal_group.binlog.steady_clock import steady_us
 
 #: two clocks whose rates differ by 100 ppm drift apart by 1 ms in this time, microseconds
@@ -59,6 +59,7 @@ class SourceClock:
     @classmethod
     def measure(
         cls,
+        address: SourceAddress,
         connection: pymysql.Connection[Any],
         clock_us: Callable[[], int] = steady_us,
         time_ns: Callable[[], int] = time.time_ns,
@@ -68,17 +69,14 @@ class SourceClock:
         Asks a few times and keeps the answer with the shortest round trip.
 
         Raises:
-            pymysql.Error: the connection broke.
+            SourceUnavailable, SourceUnfit: the connection broke, or the server refuses.
         """
         best: tuple[int, int, int] | None = None
         for _ in range(_SAMPLES):
-            with connection.cursor() as cursor:
-                before_us = clock_us()
-                cursor.execute("SELECT UTC_TIMESTAMP(6)")
-                row = cursor.fetchone()
-                after_us = clock_us()
-            assert row is not None
-            source_us = (row[0] - _EPOCH) // _MICROSECOND
+            before_us = clock_us()
+            row = query_one(address, connection, "SELECT UTC_TIMESTAMP(6) AS now")
+            after_us = clock_us()
+            source_us = (row["now"] - _EPOCH) // _MICROSECOND
             uncertainty_us = (after_us - before_us + 1) // 2 + 1
             skew_us = source_us - time_ns() // 1000 + uncertainty_us
             sample = (uncertainty_us, source_us - (before_us + after_us) // 2, skew_us)
@@ -116,4 +114,4 @@ def clock_of(address: SourceAddress, connection: pymysql.Connection[Any]) -> Sou
         SourceUnavailable: the connection broke.
     """
     with translated(address):
-        return SourceClock.measure(connection)
+        return SourceClock.measure(address, connection)

@@ -15,19 +15,14 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pymysql
 from pymysql import _auth
 from pymysql.constants import CLIENT
 
+from canal_group.binlog.server.answers import BoundedConnection
 from canal_group.merge.tls import TlsFileUnusable, client_context
 from canal_group.merge.values.reach import is_loopback
-
-if TYPE_CHECKING:
-    _Driver = pymysql.Connection[Any]
-else:
-    _Driver = pymysql.Connection
 
 #: a scramble from which anyone who sees it can compute the password; MySQL before 4.1
 _BROKEN = "mysql_old_password"
@@ -77,8 +72,8 @@ def tls_context(files: Mapping[str, Any]) -> ssl.SSLContext:
         ) from None
 
 
-class GuardedConnection(_Driver):
-    """A connection that reveals a password only to a server that may see it.
+class GuardedConnection(BoundedConnection):
+    """A connection that reveals a password only to a server that may see it, and whose answers are bounded.
 
     Args:
         tls: TLS context; TLS is then required. None: no TLS.

@@ -22,6 +22,7 @@ from pymysql.constants import ER
 
 from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.binlog.server.access_hint import ACCESS_CODES, access_hint
+from canal_group.binlog.server.answers import ANSWER, AnswerBounds, AnswerUnbounded
 from canal_group.binlog.server.dump.spool import SPOOL_BYTES_MAX
 from canal_group.binlog.server.login import GuardedConnection, LoginRefused, tls_context
 from canal_group.binlog.server.password import PasswordMissing, RenewedPassword
@@ -42,6 +43,18 @@ _SCAN_ID_MIN = 1 << 31
 #: the server does not understand a statement or a variable that this package needs
 _NOT_UNDERSTOOD = {ER.PARSE_ERROR, ER.UNKNOWN_SYSTEM_VARIABLE}
 _BINLOG_ERROR = 1236
+#: errors of the driver on packets that no server sends: it indexes, unpacks, decodes and asserts, and refuses a
+#: request for one of our files
+_STRANGE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
 _PURGED = re.compile(
     r"could not find first log file|purged (required )?binary log|required binlog files have been purged",
     re.IGNORECASE,
@@ -129,6 +142,12 @@ def translated(address: SourceAddress) -> Iterator[None]:
         raise SourceUnfit(
             f"{address.title} at {address} {refused.what}.", hint=refused.hint, shard=address.name
         ) from refused
+    except AnswerUnbounded as unbounded:
+        raise SourceUnfit(
+            f"{address.title} at {address} {unbounded}.",
+            hint="No server of MySQL or MariaDB does that: check host and port, and what stands in between.",
+            shard=address.name,
+        ) from unbounded
     except pymysql.Error as error:
         cause = getattr(error, "original_exception", None)
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -140,9 +159,8 @@ def translated(address: SourceAddress) -> Iterator[None]:
         raise SourceUnavailable(
             f"{address.title} at {address} broke the connection: {error}.", shard=address.name
         ) from error
-    except (LookupError, RuntimeError, ValueError, struct.error) as error:
-        # The driver raises these on packets that no server sends, such as a request for one of our files.
-        raise _strange(address, str(error)) from error
+    except _STRANGE as error:
+        raise _strange(address, str(error) or type(error).__name__) from error
 
 
 def _strange(address: SourceAddress, why: str) -> SourceUnfit:
@@ -250,14 +268,21 @@ def _logged_in(address: SourceAddress, password: str, timeout_s: float) -> pymys
         )
 
 
-def query(address: SourceAddress, connection: pymysql.Connection[Any], sql: str) -> list[Row]:
-    """Run a statement and return its rows.
+def query(
+    address: SourceAddress, connection: pymysql.Connection[Any], sql: str, bounds: AnswerBounds = ANSWER
+) -> list[Row]:
+    """Run a statement and return its rows; all statements go through this function.
 
     Raises:
         SourceUnavailable: the connection broke.
-        SourceUnfit: the account may not run it.
+        SourceUnfit: the account may not run it, or the answer exceeds its bounds.
     """
-    with translated(address), connection.cursor(pymysql.cursors.DictCursor) as cursor:
+    assert isinstance(connection, GuardedConnection), "its answers are not bounded"
+    with (
+        translated(address),
+        connection.bounded(bounds),
+        connection.cursor(pymysql.cursors.DictCursor) as cursor,
+    ):
         cursor.execute(sql)
         return [Row(row, partial(_strange, address)) for row in cursor.fetchall()]
 

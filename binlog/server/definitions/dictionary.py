@@ -20,16 +20,16 @@ from canal_group.binlog.schema.catalog import Catalog
 from canal_group.binlog.schema.catalog_entry import ShownTable, View
 from canal_group.binlog.schema.definition import SourceName, TableDefinition
 from canal_group.binlog.schema.statement import ServerVersion
+from canal_group.binlog.server.answers import LISTING
 from canal_group.binlog.server.source import (
     ServerFacts,
     SourceAddress,
     query,
     query_one,
     set_session,
-    translated,
 )
 from canal_group.binlog.server.starts.start import log_end
-from canal_group.merge.errors import SourceUnavailable
+from canal_group.merge.errors import SourceUnavailable, SourceUnfit
 
 #: how long an answer may wait for a statement that changes the table, seconds
 ANSWER_S = 5.0
@@ -113,9 +113,9 @@ class Dictionary:
     def listed(self) -> Listed:
         """Return the names of all tables and views that the account sees."""
         found = Listed([], [], {})
-        for row in query(self._address, self._connection, _SCHEMAS):
+        for row in query(self._address, self._connection, _SCHEMAS, LISTING):
             found.schemas[str(row["sch"])] = self._collation(row["collation"])
-        for row in query(self._address, self._connection, _NAMES):
+        for row in query(self._address, self._connection, _NAMES, LISTING):
             name = SourceName(str(row["sch"]), str(row["tab"]))
             if _VIEW in str(row["kind"]):
                 found.views.append(View(*name))
@@ -125,7 +125,7 @@ class Dictionary:
 
     def estimates(self) -> dict[SourceName, int]:
         """Return about how many rows tables have, by the server's statistics."""
-        rows = query(self._address, self._connection, _ESTIMATES)
+        rows = query(self._address, self._connection, _ESTIMATES, LISTING)
         return {SourceName(str(row["sch"]), str(row["tab"])): row.number("estimate") for row in rows}
 
     def show(self, name: SourceName) -> ShownTable | None:
@@ -135,22 +135,19 @@ class Dictionary:
             SourceUnavailable, SourceUnfit: it does not answer, or not in time, or refuses.
         """
         quoted = ".".join("`" + part.replace("`", "``") + "`" for part in name)
-        with translated(self._address), self._connection.cursor() as cursor:
-            try:
-                cursor.execute(f"SHOW CREATE TABLE {quoted}")
-            except pymysql.MySQLError as error:
-                if error.args and error.args[0] in _NOT_SHOWN:
-                    return None
-                if error.args and error.args[0] == ER.LOCK_WAIT_TIMEOUT:
-                    raise SourceUnavailable(
-                        f"A statement on {name} at {self._address} holds its definition.",
-                        shard=self._address.name,
-                    ) from error
-                raise
-            row = cursor.fetchone()
-        return (
-            None if row is None else ShownTable(*name, str(row[1]), ServerVersion.parse(self._facts.version))
-        )
+        try:
+            row = query_one(self._address, self._connection, f"SHOW CREATE TABLE {quoted}")
+        except (SourceUnavailable, SourceUnfit) as error:
+            if error.details.get("code") in _NOT_SHOWN:
+                return None
+            if error.details.get("code") == ER.LOCK_WAIT_TIMEOUT:
+                raise SourceUnavailable(
+                    f"A statement on {name} at {self._address} holds its definition.",
+                    shard=self._address.name,
+                ) from error
+            raise
+        text = next((value for column, value in row.items() if column.startswith("Create ")), "")
+        return ShownTable(*name, str(text), ServerVersion.parse(self._facts.version))
 
     def definition(self, name: SourceName) -> TableDefinition | None:
         """Return a table's definition; None if the server does not show it, or it is not understood.

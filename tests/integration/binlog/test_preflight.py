@@ -295,7 +295,7 @@ def test_the_source_clock_is_found_from_a_clock_that_is_off(mariadb, source_addr
 
     address = source_address(mariadb)
     with contextlib.closing(connect(address)) as connection:
-        clock = SourceClock.measure(connection, time_ns=our_time_ns)
+        clock = SourceClock.measure(address, connection, time_ns=our_time_ns)
     true_us = time.time_ns() // 1000
     # The server runs on this machine: its clock is the true one.
     assert abs(clock.skew_us + ahead_s * 1_000_000) <= clock.uncertainty_us + 10_000

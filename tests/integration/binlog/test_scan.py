@@ -15,7 +15,7 @@ from canal_group.binlog.files.beginning import beginning as beginning_in_files
 from canal_group.binlog.files.binlog_files import files_in
 from canal_group.binlog.grammar.decoding import Decoding
 from canal_group.binlog.server.binlog_stream import stream_of
-from canal_group.binlog.server.clock import SourceClock
+from canal_group.binlog.server.clock import clock_of
 from canal_group.binlog.server.low_watermarks import CaughtUp
 from canal_group.binlog.server.source import connect, server_facts
 from canal_group.binlog.server.starts.beginning import beginning
@@ -64,7 +64,7 @@ def transactions(address, connection, facts):
         address,
         FromOffset(earliest_position(address, connection, facts)),
         Decoding(lambda *_: None, chunk_limits()),
-        lambda: SourceClock.measure(connection),
+        lambda: clock_of(address, connection),
     )
     found = []
     with contextlib.closing(stream):
