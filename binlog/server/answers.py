@@ -2,7 +2,7 @@
 
 A server may be anything that listens at an address. Without these bounds it could send one packet without an
 end, rows without an end, or a byte a second for ever. All that PyMySQL reads is counted here: the login, rows
-and errors. Dumps and the rows of pages are read by `canal_group.binlog.server.packets`, with bounds of its own.
+and errors. `canal_group.binlog.server.packets` reads dumps and the rows of pages, with bounds of its own.
 """
 
 from __future__ import annotations

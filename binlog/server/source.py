@@ -43,8 +43,8 @@ _SCAN_ID_MIN = 1 << 31
 #: the server does not understand a statement or a variable that this package needs
 _NOT_UNDERSTOOD = {ER.PARSE_ERROR, ER.UNKNOWN_SYSTEM_VARIABLE}
 _BINLOG_ERROR = 1236
-#: errors of the driver on packets that no server sends: it indexes, unpacks, decodes and asserts, and refuses a
-#: request for one of our files
+#: errors of the driver on packets that no server sends: it indexes, unpacks, decodes and asserts, and refuses
+#: a request for one of our files
 _STRANGE = (
     ArithmeticError,
     AssertionError,
