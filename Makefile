@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup tools suites demo recorded test sim reached chaos soak bench mutants check audit fuzz asan format clean
+.PHONY: help setup tools suites demo recorded test sim reached chaos soak bench check audit fuzz asan format clean
 
 BIN := .venv/bin
 # Four processes share the tests, by whole files: four also on two cores, because tests wait as well as compute. A run
@@ -44,9 +44,6 @@ soak: tools suites ## run the long tests, then seeds of chaos for some minutes (
 
 bench: setup ## measure: group, latency, transport, rpc, checksum and more (ARGS="group --json" for one)
 	@$(BIN)/python -m benchmarks $(or $(ARGS),all)
-
-mutants: setup ## put small faults into merge/ and what applies DDL, report those that no test notices (MODULES="binlog/schema" SAMPLE=200 SEED=7)
-	@PYTHONPATH=tests $(BIN)/python -m mutants $(MODULES) --seed $(or $(SEED),1) $(if $(SAMPLE),--sample $(SAMPLE)) $(ARGS)
 
 check: setup ## lint, formatting, types, import contracts, words that are not used, known vulnerabilities of dependencies
 	$(BIN)/ruff check
