@@ -20,7 +20,6 @@ from canal_group.programs.command.options.http_options import (
     AuditLog,
     Http,
     HttpCert,
-    HttpEdit,
     HttpKey,
     http_settings,
 )
@@ -54,7 +53,6 @@ def serve(
     http: Http = HTTP,
     http_cert: HttpCert = None,
     http_key: HttpKey = None,
-    http_edit: HttpEdit = False,
     audit_log: AuditLog = None,
     log_format: log_options.Format = LogFormat.TEXT,
     log_level: log_options.Level = LogLevel.INFO,
@@ -73,7 +71,7 @@ def serve(
         # Before all that imports it, which takes seconds.
         _log.info("waits for Ray: %s", files.ray)
         audit_file = None if audit_log is None else audit_log.absolute()
-        listen = http_settings(http, http_cert, http_key, audit_file, edit=http_edit)
+        listen = http_settings(http, http_cert, http_key, audit_file)
         _serve(files, listen, scan_s, log_level, audit_file)
 
 
