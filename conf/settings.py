@@ -64,7 +64,7 @@ class ShardAddSettings(Settings):
     variables: Annotated[tuple[Variable, ...], Field(strict=False)] = ()
     #: servers to which they may log in with a password; to others they log in without one
     hosts: Annotated[tuple[HostsEntry, ...], Field(strict=False)] = ()
-    #: folder below which they may read binlog files; None: they may only be servers
+    #: folder below which added shards may read binlog files; None: added shards are servers only
     files: AnchoredPath | None = None
 
     def lists(self, host: str) -> bool:

@@ -153,14 +153,14 @@ class LocalCoordinator:
         return False
 
     def silence(self) -> None:
-        """Return None: there is no server that could be away."""
+        """Return None: a lock in a file depends on no other server."""
 
     def active_address(self) -> str:
         """Return an empty string: a lock does not tell which server holds it."""
         return ""
 
     def servers(self) -> list[ServerSeen]:
-        """Return this server if it is active: a lock does not tell who waits for it."""
+        """Return this server if active: a lock does not tell its waiting servers."""
         with self._lock:
             if self._tenure is None or self._tenure.over:
                 return []

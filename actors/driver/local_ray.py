@@ -92,7 +92,7 @@ def start(
     """
     require_token()
     _listen(forward)
-    # A Ray of our own always has a token of its own; its warning that it has one helps nobody.
+    # A Ray that `serve` starts always has a token; Ray's warning about the token helps nobody.
     logging.getLogger("ray").setLevel(logging.ERROR)
     start_ray = partial(
         ray.init,
@@ -172,7 +172,7 @@ def _configured(spare_processes: int) -> Iterator[None]:
         settings |= {
             "RAY_preload_python_modules": _PRELOADED,
             "RAY_num_workers_soft_limit": spare_processes,
-            # By default it starts one for each CPU with itself, and ends those that are too many.
+            # By default Ray starts a process for each CPU at once, and later ends surplus processes.
             "RAY_prestart_worker_first_driver": 0,
         }
     ours = {name: str(value) for name, value in settings.items() if name not in os.environ}

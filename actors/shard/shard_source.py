@@ -69,7 +69,7 @@ class ShardSource:
         self._limits = limits_of(wiring.reader)
         #: latest columns of the tables that were read; as many as the source has tables
         self.columns: dict[TableName, pa.Schema] = {}
-        #: the servers, and what is known of their tables; None for files
+        #: the servers and their table definitions; None for files
         self._hosts: SourceHosts | None = None
         self._definitions: SourceDefinitions | None = None
         #: what operators have left out; replaced as a whole

@@ -43,7 +43,7 @@ def listeners(host: str, port: int) -> set[int]:
     except ValueError:
         return set()
     sockets = [(at, user) for at, its_port, user in _listening() if its_port == port]
-    # A socket on the address itself precedes a wildcard one, and one of its own family precedes one of IPv6.
+    # A socket on the address itself precedes a wildcard socket, and its own family precedes IPv6.
     for address in (plain, *(each for each in _EVERY if each.version >= plain.version)):
         users = {user for at, user in sockets if at == address}
         if users:

@@ -33,7 +33,7 @@ _NEEDED_SEALS = fcntl.F_SEAL_SHRINK
 
 @dataclass(frozen=True, slots=True)
 class SharedMemoryAnswer:
-    """A checked answer: which rows it has, and where they are."""
+    """A checked answer: its tables, and the location of their rows."""
 
     #: of each payload: schema and table; None: statements
     names: tuple[tuple[str, str] | None, ...]

@@ -50,7 +50,7 @@ from canal_group.spark.shapes import (
 )
 
 _VARIABLE: Final = "PYSPARK_PYTHON"
-#: what workers import besides what Spark brings them
+#: imports of workers beyond Spark's own
 _NEEDED: Final = ("canal_group", "numpy", "pyarrow")
 #: prints an interpreter's version, and what it lacks; runs on any Python 3
 _ASK: Final = (
@@ -167,7 +167,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._options = options
         self._schema = schema
         self._session = Session(options)
-        #: where this query began, if it is in its first micro-batch
+        #: the query's start, during its first micro-batch
         self._first: GroupPosition | None = None
         #: end of the last micro-batch whose columns were checked
         self._checked: GroupPosition | None = None

@@ -123,7 +123,7 @@ class IdKeys:
     last: int = 0
     #: whether the last transaction that came in (perhaps still open) is LATE
     late: bool = False
-    #: transactions that were LATE so far, and their row changes
+    #: LATE transactions so far, and their row changes
     late_count: int = 0
     late_rows: int = 0
 
@@ -176,7 +176,7 @@ class IdTimeline(Timeline):
 
     @property
     def counters(self) -> Counters:
-        """What was counted of all shards so far."""
+        """Counts of all shards so far."""
         return sum((self.counters_of(shard) for shard in range(len(self._shards))), Counters())
 
     def counters_of(self, shard: int) -> Counters:

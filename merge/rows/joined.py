@@ -134,7 +134,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A column as one shard has it."""
+    """One shard's version of a column."""
 
     shard: str
     field: pa.Field

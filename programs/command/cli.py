@@ -291,7 +291,7 @@ def consume(
                 break
             rows = batch.envelope()
             if rows.num_rows > left and rows_max:
-                # It is one transaction: a batch has at least a whole one.
+                # The batch is one transaction: batches hold whole transactions.
                 with bar.hidden():
                     show(rows.slice(0, left))
                 if ack:

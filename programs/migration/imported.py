@@ -119,7 +119,7 @@ class Destination:
     values: dict[str, Any]
     #: content of its relay's file; None: canal publishes to no message queue that there is a relay to
     relay: dict[str, Any] | None
-    #: the instances that it was made of
+    #: canal's instances behind the destination
     views: tuple[View, ...]
 
 
@@ -206,7 +206,7 @@ class _Importer:
         self._sources: list[Source] = []
 
     def destination(self, views: Sequence[View], name: str) -> Destination:
-        """Return one destination that some instances become."""
+        """Return the destination made of some instances."""
         report, secrets = self._report, self._secrets
         settings = server_of(views, report, {view.name for view in self._all_views})
         sources = [source for view in views for source in Shards(view, report, secrets, name).make()]

@@ -26,7 +26,7 @@ from canal_group.shapes.json_text import compose, objects, plain, quoted, writte
 
 #: column of canal's entries in what `read_entries` returns
 _ENTRY = "entry"
-#: changes in one message of a format that puts several into one
+#: most changes in one message of a format with several changes a message
 GROUP_ROWS_MAX = 1_000
 
 
@@ -52,7 +52,7 @@ class Format:
     """A format."""
 
     make: Make
-    #: what it reads of a batch: at least what `read_envelope` returns
+    #: reads a batch: the columns of `read_envelope` at least
     read: Callable[[Batch], pa.Table] = read_envelope
 
 

@@ -53,7 +53,7 @@ class PlugInSink:
         self._guarded("flush", self._inner.flush)
 
     def confirm(self, position: GroupPosition) -> None:
-        """Confirm them, with the position after them."""
+        """Confirm all messages so far, with the position after the last."""
         self._guarded("confirm", self._inner.confirm, position)
 
     def close(self) -> None:

@@ -51,7 +51,7 @@ class CanalServer:
             raise
 
     def serve(self, table: CanalTable) -> None:
-        """Serve these destinations from now on; connections that read another one end."""
+        """Serve these destinations from now on; end connections of other destinations."""
         self._loop.run(self._replace(table)).result(_OPEN_S)
 
     async def _replace(self, table: CanalTable) -> None:

@@ -150,7 +150,7 @@ ENTRIES = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Rows of one table in one schema version, or one statement."""
+    """Rows of one table in one schema version, or a single statement."""
 
     name: TableName
     encoded: Rows

@@ -148,7 +148,7 @@ def _code_units(texts: Any) -> tuple[NDArray[np.uint8 | np.uint16], NDArray[np.i
     ends -= begin
     if not (octets >= _ASCII_END).any():
         return octets, ends
-    # A character has one unit, of four bytes it has two; its other bytes have none.
+    # A character's first byte counts one unit, of a four-byte character two; its other bytes count zero.
     following = (octets >= _FOLLOWING) & (octets < _FOLLOWING_END)
     counts = np.where(following, 0, np.where(octets >= _FOUR_BYTES, 2, 1))
     before = np.concatenate(([0], np.cumsum(counts)))
@@ -180,14 +180,14 @@ class Routes:
 
 @dataclass(frozen=True, slots=True)
 class TableRoute:
-    """What the rules say of one table."""
+    """The rules' decision for one table."""
 
     topic: str
     #: partitions of the topic
     count: int
     #: what is hashed, see `PartitionRule.columns`
     columns: tuple[str, ...] | None
-    #: the partition of all its changes; None: they are hashed
+    #: partition of every change of the table; None: chosen by hash
     fixed: int | None
 
 
