@@ -31,6 +31,7 @@ from canal_group.actors.snapshot.page_chunk import PageAt, mark_chunk
 from canal_group.binlog.archive.forms.key import NO_KEYS, Keys
 from canal_group.merge.errors import DataError, ShardUnavailable
 from canal_group.merge.values.chunk import Chunk, TableName, TableRows
+from canal_group.merge.values.file_name import file_name
 from canal_group.merge.values.header import HEADER
 from canal_group.merge.values.position import Position, file_order
 
@@ -103,7 +104,8 @@ class PageFolder:
         for each in pages:
             _write(each, sink)
         (file, *first), (_, *last) = (_where(each.page) for each in (pages[0], pages[-1]))
-        path = self._folder / ("-".join([file, *(f"{number:020}" for number in (*first, *last))]) + _SUFFIX)
+        numbers = (f"{number:020}" for number in (*first, *last))
+        path = self._folder / file_name("-".join([file, *numbers]) + _SUFFIX)
         replace_file(path, self._sealed(sink.getvalue().to_pybytes(), path.name))
         with self._lock:
             insort(self._files, _page_file(path))

@@ -19,7 +19,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from canal_group.gateway.listeners import listeners
-from canal_group.merge.errors import ConfigError
+from canal_group.merge.errors import ConfigError, UsageError
+from canal_group.merge.values.file_name import file_name
 
 _FOLDER = "canal-group"
 _BYTES_MAX = 1_024
@@ -50,7 +51,7 @@ class OperatorToken:
         """
         folder = _folder_to_write()
         try:
-            target = folder / _name(self._host, self._port)
+            target = folder / file_name(_name(self._host, self._port))
             new = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
             # A new file: no other process has it open, and no link is followed.
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -88,9 +89,9 @@ def find_token(uri: str) -> str | None:
     if listeners(host, port) != {os.geteuid()}:
         return None
     for folder in _folders():
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, UsageError):
             _check(folder)
-            return _read(folder / _name(host, port))
+            return _read(folder / file_name(_name(host, port)))
     return None
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from canal_group.conf.sentence import shown
+from canal_group.merge.values.file_name import file_name
 from canal_group.programs.migration.canal_files.view import View
 from canal_group.programs.migration.report import Report
 
@@ -41,7 +42,7 @@ def ssl_of(view: View, master: str, shard: str, folder: Path, report: Report) ->
         ssl["verify"] = False
     trust, client = stores
     if trust is not None and mode not in ("PREFERRED", "REQUIRED"):
-        ssl["ca"] = str((folder / f"{shard}-ca.pem").absolute())
+        ssl["ca"] = str((folder / file_name(f"{shard}-ca.pem")).absolute())
         report.act(
             trust,
             "a key store of Java is not read. Write its certificates into the file of `ssl.ca`: keytool -list"
@@ -50,7 +51,9 @@ def ssl_of(view: View, master: str, shard: str, folder: Path, report: Report) ->
     elif trust is not None:
         report.note(trust, f"not used, as in canal: {mode} does not verify the server")
     if client is not None:
-        certificate, key = (str((folder / f"{shard}-{part}.pem").absolute()) for part in ("cert", "key"))
+        certificate, key = (
+            str((folder / file_name(f"{shard}-{part}.pem")).absolute()) for part in ("cert", "key")
+        )
         ssl |= {"cert": certificate, "key": key}
         report.act(
             client,
