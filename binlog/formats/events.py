@@ -123,8 +123,9 @@ def parse_rotate(body: bytes) -> Rotate:
         rotate = Rotate(_U64.unpack_from(body)[0], body[8:].decode("utf-8"))
         file_order(rotate.file)
     except (struct.error, UnicodeDecodeError, UsageError) as error:
+        why = error.message if isinstance(error, UsageError) else f"{error}."
         raise CorruptEvent(
-            f"A ROTATE event cannot be read: {str(error).rstrip('.')}.",
+            f"A ROTATE event cannot be read: {why}",
             hint="The bytes are damaged, or the server is not one to read from.",
         ) from error
     return rotate
