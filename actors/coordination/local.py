@@ -19,8 +19,8 @@ from typing import Any
 from canal_group.actors.ports import ConsumerLease, ServerSeen
 from canal_group.actors.process.durable import make_folder, open_lock, replace_file
 from canal_group.merge.errors import ConfigError, CoordinatorUnavailable, UsageError
+from canal_group.merge.file_name import file_name
 from canal_group.merge.values.epoch import Tenure
-from canal_group.merge.values.file_name import file_name
 from canal_group.merge.well_known import NAME
 from canal_group.zookeeper.stop_mark import StopMark
 

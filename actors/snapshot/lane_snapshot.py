@@ -26,11 +26,11 @@ from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
 from canal_group.actors.snapshot.table_changes import change_of, changes_in
 from canal_group.binlog.archive.forms.key import Keys
 from canal_group.merge.errors import DataError, ShardUnavailable
+from canal_group.merge.file_name import file_name
 from canal_group.merge.snapshot.client_progress import FAILED_MAX
 from canal_group.merge.snapshot.cursor import OVER, SNAPSHOT_TEXT_MAX, SnapshotCursor, name_of_text
 from canal_group.merge.snapshot.steps import TableChange
 from canal_group.merge.values.chunk import ABSENT, Chunk
-from canal_group.merge.values.file_name import file_name
 from canal_group.merge.values.header import Flag
 from canal_group.merge.values.position import Position
 

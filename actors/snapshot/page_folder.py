@@ -30,8 +30,8 @@ from canal_group.actors.process.durable import make_folder, replace_file
 from canal_group.actors.snapshot.page_chunk import PageAt, mark_chunk
 from canal_group.binlog.archive.forms.key import NO_KEYS, Keys
 from canal_group.merge.errors import DataError, ShardUnavailable
+from canal_group.merge.file_name import file_name
 from canal_group.merge.values.chunk import Chunk, TableName, TableRows
-from canal_group.merge.values.file_name import file_name
 from canal_group.merge.values.header import HEADER
 from canal_group.merge.values.position import Position, file_order
 

@@ -23,8 +23,8 @@ from canal_group.binlog.archive.forms.key import NO_KEYS, read_keys
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.conf.stream_settings import SnapshotSettings
 from canal_group.merge.errors import SourceUnfit
+from canal_group.merge.file_name import file_name
 from canal_group.merge.snapshot.cursor import SnapshotCursor
-from canal_group.merge.values.file_name import file_name
 from canal_group.merge.values.position import Position
 
 #: the folder of all snapshots beside the histories of an archive

@@ -22,7 +22,7 @@ from canal_group.binlog.archive.manifest import MANIFEST, Manifest, manifest_byt
 from canal_group.binlog.archive.moved_history import found_moved
 from canal_group.binlog.archive.store import Store
 from canal_group.merge.errors import DataError
-from canal_group.merge.values.file_name import file_name, server_identity
+from canal_group.merge.file_name import file_name, server_identity
 
 #: takes the name of a history that cannot be read, and the error
 Damaged: TypeAlias = Callable[[str, DataError], None]

@@ -42,7 +42,7 @@ from canal_group.merge.errors import (
     SourceUnavailable,
     SourceUnfit,
 )
-from canal_group.merge.values.file_name import file_name
+from canal_group.merge.file_name import file_name
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 
 #: bytes that are read at a time

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from canal_group.merge.errors import CorruptEvent, UnsupportedEvent, UsageError
-from canal_group.merge.values.file_name import server_identity, shown
+from canal_group.merge.file_name import server_identity, shown
 from canal_group.merge.values.position import file_order, whole
 
 VERSION: Final = 1

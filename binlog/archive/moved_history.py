@@ -26,7 +26,7 @@ from canal_group.binlog.archive.manifest import (
 )
 from canal_group.binlog.archive.store import Store
 from canal_group.merge.errors import CorruptEvent
-from canal_group.merge.values.file_name import shown
+from canal_group.merge.file_name import shown
 from canal_group.merge.values.position import file_order
 
 _NAME: Final = re.compile(rf".*/{re.escape(MANIFEST)}\.e(?P<epoch>\d+)\.(?P<number>\d+)")

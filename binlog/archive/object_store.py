@@ -10,7 +10,7 @@ from pyarrow import fs
 
 from canal_group.binlog.archive.forms.readable import Readable
 from canal_group.merge.errors import ConfigError, CorruptEvent, RetryableError, UsageError
-from canal_group.merge.values.file_name import file_name
+from canal_group.merge.file_name import file_name
 
 #: bytes that are uploaded at a time
 _PART_BYTES: Final = 8 << 20

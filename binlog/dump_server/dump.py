@@ -31,12 +31,12 @@ from canal_group.binlog.formats.events import (
 )
 from canal_group.binlog.formats.format_description import parse_format_description
 from canal_group.binlog.native.packets import events_of
-from canal_group.binlog.server.binary_logs import binlog_sizes, rotate_sent
 from canal_group.binlog.server.dump.dump_connection import DumpConnection
 from canal_group.binlog.server.dump.dump_request import OFFSET_MAX, dump_from
 from canal_group.binlog.server.dump_server.wire import ArchiveEnd, packets_of, socket_name
 from canal_group.binlog.server.semi_sync.replies import reply_of
 from canal_group.binlog.server.source import SourceAddress, server_error
+from canal_group.binlog.server.starts.binary_logs import binlog_sizes, rotate_sent
 from canal_group.binlog.steady_clock import steady_us
 from canal_group.merge.errors import CorruptEvent, DataError, SourceUnavailable
 

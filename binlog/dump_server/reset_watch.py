@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pymysql
 
-from canal_group.binlog.server.binary_logs import binlog_sizes
 from canal_group.binlog.server.source import SourceAddress, connect, query_one
+from canal_group.binlog.server.starts.binary_logs import binlog_sizes
 from canal_group.binlog.server.starts.logged import created_at_source
 from canal_group.merge.errors import CanalGroupError, DataError
 from canal_group.merge.values.resets.reset import created_again, refused_again

@@ -7,10 +7,10 @@ import threading
 from canal_group.binlog.archive.manifest import FileEntry
 from canal_group.binlog.dump_server.dump import HEARTBEATS
 from canal_group.binlog.formats.events import ARTIFICIAL_FLAG, MAGIC, header_of
-from canal_group.binlog.server.binary_logs import binlog_sizes
 from canal_group.binlog.server.dump.dump_connection import DumpConnection
 from canal_group.binlog.server.dump.dump_request import dump_from
 from canal_group.binlog.server.source import SourceAddress
+from canal_group.binlog.server.starts.binary_logs import binlog_sizes
 from canal_group.binlog.server.starts.logged import next_event
 from canal_group.merge.errors import CorruptEvent, PositionPurged, RetryableError, SourceUnavailable
 

@@ -37,7 +37,6 @@ from canal_group.binlog.formats.events import (
     parse_rotate,
 )
 from canal_group.binlog.formats.format_description import parse_format_description
-from canal_group.binlog.server.binary_logs import binlog_sizes
 from canal_group.binlog.server.dump.archived import entry_of
 from canal_group.binlog.server.dump.dump_request import OFFSET_MAX, session
 from canal_group.binlog.server.packets import PacketReader
@@ -51,8 +50,9 @@ from canal_group.binlog.server.source import (
     translated,
 )
 from canal_group.binlog.server.starts.available import archived_history
+from canal_group.binlog.server.starts.binary_logs import binlog_sizes
 from canal_group.merge.errors import CorruptEvent, DataError, SourceUnavailable, UsageError
-from canal_group.merge.values.file_name import file_name
+from canal_group.merge.file_name import file_name
 from canal_group.merge.values.position import Position
 
 _log = logging.getLogger(__name__)

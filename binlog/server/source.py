@@ -35,8 +35,8 @@ from canal_group.merge.errors import (
     SourceUnfit,
     UsageError,
 )
+from canal_group.merge.file_name import server_identity
 from canal_group.merge.values.commit_time import CommitTimes
-from canal_group.merge.values.file_name import server_identity
 
 _HOST_NAME_BYTES = 60
 #: smallest server id of a scan

@@ -17,8 +17,8 @@ from typing import Any
 
 import pymysql
 
-from canal_group.binlog.server.binary_logs import listed_file
 from canal_group.binlog.server.source import ServerFacts, SourceAddress, query, query_one
+from canal_group.binlog.server.starts.binary_logs import listed_file
 from canal_group.binlog.snapshot.visibility import SettledLog
 from canal_group.merge.errors import SourceUnavailable, SourceUnfit
 from canal_group.merge.snapshot.point import LogOffset, Point

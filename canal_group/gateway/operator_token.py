@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from canal_group.gateway.listeners import listeners
 from canal_group.merge.errors import ConfigError, UsageError
-from canal_group.merge.values.file_name import file_name
+from canal_group.merge.file_name import file_name
 
 _FOLDER = "canal-group"
 _BYTES_MAX = 1_024

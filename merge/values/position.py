@@ -15,7 +15,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from canal_group.merge.errors import UsageError
-from canal_group.merge.values.file_name import is_file_name, shown
+from canal_group.merge.file_name import is_file_name, shown
 from canal_group.merge.values.gtids.gtid import NO_GTIDS, GtidSet, parse_gtid_set
 from canal_group.merge.values.resets.last_transaction import LastTransaction
 

@@ -12,8 +12,8 @@ import yaml
 from canal_group.conf.document import parse_document
 from canal_group.conf.server.server_file import SERVER_FILE
 from canal_group.merge.errors import ConfigError
+from canal_group.merge.file_name import file_name
 from canal_group.merge.printable import escaped
-from canal_group.merge.values.file_name import file_name
 from canal_group.programs.migration.imported import Destination, Imported
 from canal_group.programs.migration.report import Answer
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from canal_group.conf.sentence import config_error
 from canal_group.merge.errors import ConfigError
-from canal_group.merge.values.file_name import file_name
+from canal_group.merge.file_name import file_name
 
 _FOLDER_MODE, _FILE_MODE = 0o700, 0o600
 

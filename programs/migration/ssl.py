@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from canal_group.conf.sentence import shown
-from canal_group.merge.values.file_name import file_name
+from canal_group.merge.file_name import file_name
 from canal_group.programs.migration.canal_files.view import View
 from canal_group.programs.migration.report import Report
 

@@ -13,7 +13,7 @@ from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import State
 from canal_group.binlog.archive.reading.archived_file import ArchivedFile
 from canal_group.merge.errors import UsageError
-from canal_group.merge.values.file_name import file_name
+from canal_group.merge.file_name import file_name
 
 _READ_BYTES: Final = 1 << 20
 

@@ -20,7 +20,6 @@ from canal_group.binlog.schema.catalog import Catalog
 from canal_group.binlog.schema.catalog_entry import ShownTable, View
 from canal_group.binlog.schema.definition import SourceName, TableDefinition
 from canal_group.binlog.schema.statement import ServerVersion
-from canal_group.binlog.server.binary_logs import log_end
 from canal_group.binlog.server.source import (
     ServerFacts,
     SourceAddress,
@@ -29,6 +28,7 @@ from canal_group.binlog.server.source import (
     set_session,
     translated,
 )
+from canal_group.binlog.server.starts.binary_logs import log_end
 from canal_group.merge.errors import SourceUnavailable
 
 #: how long an answer may wait for a statement that changes the table, seconds

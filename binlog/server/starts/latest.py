@@ -26,10 +26,10 @@ from canal_group.binlog.formats.event_types import EventType
 from canal_group.binlog.formats.events import MAGIC, parse_header
 from canal_group.binlog.formats.format_description import parse_format_description
 from canal_group.binlog.formats.gtid_events import parse_start
-from canal_group.binlog.server.binary_logs import log_end, rotate_sent
 from canal_group.binlog.server.dump.archived import is_before
 from canal_group.binlog.server.dump.dump_request import DumpRequest, dump_after, dump_from
 from canal_group.binlog.server.source import ServerFacts, SourceAddress, query_one
+from canal_group.binlog.server.starts.binary_logs import log_end, rotate_sent
 from canal_group.binlog.server.starts.logged import BEGINS, body_of, connection_to, next_event
 from canal_group.binlog.server.starts.server_log import ServerLog
 from canal_group.binlog.server.starts.start import executed_gtids, gtids_at

@@ -26,11 +26,11 @@ from canal_group.binlog.archive.reading.lookup import at_position
 from canal_group.binlog.formats.events import MAGIC
 from canal_group.binlog.grammar.chunk_builder import SEARCH_LIMITS
 from canal_group.binlog.grammar.decoding import Decoding
-from canal_group.binlog.server.binary_logs import binlog_files, log_end
 from canal_group.binlog.server.binlog_stream import BinlogStream, stream_of
 from canal_group.binlog.server.clock import clock_of
 from canal_group.binlog.server.dump.archived import entry_of, with_older
 from canal_group.binlog.server.starts.available import archived_history
+from canal_group.binlog.server.starts.binary_logs import binlog_files, log_end
 from canal_group.binlog.server.starts.server_log import ServerLog
 from canal_group.binlog.server.starts.start import gtids_at
 from canal_group.binlog.server.starts.stream_start import FromOffset

@@ -22,7 +22,6 @@ from typing import Any, Literal, TypeAlias
 import pymysql
 
 from canal_group.binlog.formats.events import MAGIC
-from canal_group.binlog.server.binary_logs import binlog_files, no_binlog
 from canal_group.binlog.server.dump.dump_request import require_readable
 from canal_group.binlog.server.source import (
     ServerFacts,
@@ -32,6 +31,7 @@ from canal_group.binlog.server.source import (
     query_one,
     server_facts,
 )
+from canal_group.binlog.server.starts.binary_logs import binlog_files, no_binlog
 from canal_group.merge.errors import (
     DataError,
     Detail,

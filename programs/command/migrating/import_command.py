@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from canal_group.merge.errors import ConfigError
-from canal_group.merge.values.file_name import file_name
+from canal_group.merge.file_name import file_name
 from canal_group.programs.command.output import echo
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from canal_group.conf.sentence import config_error, shown
 from canal_group.conf.value import is_name
-from canal_group.merge.values.file_name import file_name
+from canal_group.merge.file_name import file_name
 from canal_group.programs.migration.canal_files.properties import (
     Properties,
     read_environment,

@@ -14,12 +14,12 @@ from support.sources.recorder import await_rows, reading
 from canal_group.binlog.files.beginning import beginning as beginning_in_files
 from canal_group.binlog.files.binlog_files import files_in
 from canal_group.binlog.grammar.decoding import Decoding
-from canal_group.binlog.server.binary_logs import binlog_files
 from canal_group.binlog.server.binlog_stream import stream_of
 from canal_group.binlog.server.clock import SourceClock
 from canal_group.binlog.server.low_watermarks import CaughtUp
 from canal_group.binlog.server.source import connect, server_facts
 from canal_group.binlog.server.starts.beginning import beginning
+from canal_group.binlog.server.starts.binary_logs import binlog_files
 from canal_group.binlog.server.starts.latest import latest_position
 from canal_group.binlog.server.starts.start import earliest_position
 from canal_group.binlog.server.starts.stream_start import FromOffset

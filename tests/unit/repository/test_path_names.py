@@ -71,7 +71,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def joined(source: str) -> list[str]:
-    """Return what a module joins to paths that is neither a constant nor checked."""
+    """Return the parts that a module joins to paths and that are neither constants nor checked."""
     found = (part for node in ast.walk(ast.parse(source)) for part in _parts(node))
     return [ast.unparse(part) for part in found if not _is_checked(part)]
 

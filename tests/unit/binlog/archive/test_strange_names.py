@@ -26,7 +26,7 @@ from canal_group.binlog.dump_server.archive_repair import ArchiveRepair
 from canal_group.binlog.dump_server.archive_upkeep import ArchiveUpkeep
 from canal_group.binlog.formats.events import HEADER_SIZE, parse_rotate
 from canal_group.merge.errors import CanalGroupError, CorruptEvent, UsageError
-from canal_group.merge.values.file_name import FILE_NAME_BYTES_MAX, file_name
+from canal_group.merge.file_name import FILE_NAME_BYTES_MAX, file_name
 from canal_group.merge.values.position import BINLOG_NAME_BYTES_MAX, Position, file_order
 
 FILES = recorded()
