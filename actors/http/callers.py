@@ -125,7 +125,7 @@ class CallersOnly:
         self._app, self._callers = app, callers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, if its caller may read what it names."""
+        """Pass a request on, if the caller may read the instance of the path."""
         if scope["type"] == "http" and not _OPEN.fullmatch(scope["path"]):
             request = Request(scope)
             try:

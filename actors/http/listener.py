@@ -128,7 +128,7 @@ class _HeadLimit:
 
 
 class _Protocol(H11Protocol):
-    """HTTP/1.1 that says which bound a head exceeds while it arrives."""
+    """HTTP/1.1 with an answer of its own to a head that is too large while parts of it arrive."""
 
     _refused = False
 

@@ -221,7 +221,7 @@ def _manifest(value: dict[str, Any], folder: str) -> Manifest:
 def _entry(value: dict[str, Any]) -> FileEntry:
     damaged: Sequence[Sequence[int]] = value.get("damaged", ())
     plain = {key: each for key, each in value.items() if key not in _MADE}
-    given = {key: _text(each) if key in _TEXTS else whole(each) for key, each in plain.items()}
+    given: dict[str, Any] = {key: (_text if key in _TEXTS else whole)(each) for key, each in plain.items()}
     return FileEntry(
         **given,
         state=State(value["state"]),
