@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.binlog.archived import SERVER, dump, options_of, recorded, refuse, rotate, written
+from typer.testing import CliRunner
 
 from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.disk import Disk
@@ -28,6 +29,7 @@ from canal_group.binlog.formats.events import HEADER_SIZE, parse_rotate
 from canal_group.merge.errors import CanalGroupError, CorruptEvent, UsageError
 from canal_group.merge.file_name import FILE_NAME_BYTES_MAX, file_name
 from canal_group.merge.values.position import BINLOG_NAME_BYTES_MAX, Position, file_order
+from canal_group.programs.command.cli import app
 
 FILES = recorded()
 FIRST, LAST = FILES
@@ -343,3 +345,17 @@ def test_a_damaged_archive_of_the_same_server_stops_its_limits(tmp_path):
             upkeep.retain((), 0)
         upkeep.close()
         writer.close()
+
+
+@pytest.mark.parametrize("name", STRANGE.values(), ids=list(STRANGE))
+def test_commands_refuse_a_strange_name_with_a_sentence(tmp_path, name):
+    (history,) = written(tmp_path / "a", FILES).histories()
+    (history.folder / MANIFEST).write_bytes(changed(history, name=name))
+    out = tmp_path / "out"
+    for command in (["list"], ["verify"], ["export", "--to", str(out)]):
+        done = CliRunner().invoke(app, ["archive", *command[:1], str(tmp_path / "a"), *command[1:]])
+        assert isinstance(done.exception, (SystemExit, CorruptEvent)), done.exception
+    good = written(tmp_path / "b", FILES).folder
+    done = CliRunner().invoke(app, ["archive", "export", "--to", str(out), "--", str(good), name])
+    assert isinstance(done.exception, (SystemExit, CanalGroupError)), done.exception
+    assert not out.exists() or not list(out.iterdir())
