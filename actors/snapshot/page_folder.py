@@ -29,8 +29,9 @@ import pyarrow as pa
 from canal_group.actors.process.durable import make_folder, replace_file
 from canal_group.actors.snapshot.page_chunk import PageAt, mark_chunk
 from canal_group.binlog.archive.forms.key import NO_KEYS, Keys
-from canal_group.merge.errors import DataError, ShardUnavailable
+from canal_group.merge.errors import DataError, ShardUnavailable, UsageError
 from canal_group.merge.file_name import file_name
+from canal_group.merge.printable import escaped
 from canal_group.merge.values.chunk import Chunk, TableName, TableRows
 from canal_group.merge.values.header import HEADER
 from canal_group.merge.values.position import Position, file_order
@@ -74,6 +75,7 @@ class PageFolder:
 
     Raises:
         OSError: it cannot be made or read.
+        DataError: it has a file that is not named as pages are.
     """
 
     def __init__(self, folder: Path, keys: Keys = NO_KEYS) -> None:
@@ -231,7 +233,13 @@ def _order(file: str, offset: int, row_begin: int) -> _Order:
 
 def _page_file(path: Path) -> _PageFile:
     file, *texts = path.name.removesuffix(_SUFFIX).rsplit("-", 4)
-    offset, row_begin, last_offset, last_row_begin = map(int, texts)
+    try:
+        file_order(file)
+        offset, row_begin, last_offset, last_row_begin = map(int, texts)
+    except (UsageError, ValueError) as error:
+        raise DataError(
+            f"{escaped(str(path))} is not a file of a snapshot's pages.", hint="Move it out of the folder."
+        ) from error
     return _PageFile(_order(file, offset, row_begin), _order(file, last_offset, last_row_begin), path)
 
 
