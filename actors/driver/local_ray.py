@@ -167,6 +167,8 @@ def _configured(spare_processes: int) -> Iterator[None]:
         "RAY_worker_niceness": 0,
         # Else there is a line in the log for each, beside that of the actor that ended.
         "RAY_enable_output_error_log_if_still_retry": 0,
+        # Ray answers every user of the machine who asks for its metrics, and has no token for them.
+        "RAY_enable_metrics_collection": 0,
     }
     if spare_processes:
         settings |= {

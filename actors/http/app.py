@@ -23,7 +23,7 @@ from canal_group.actors.http import errors
 from canal_group.actors.http.ascii_json import AsciiJson
 from canal_group.actors.http.body_limit import BodyLimit
 from canal_group.actors.http.call_paths import CallPaths
-from canal_group.actors.http.callers import Callers
+from canal_group.actors.http.callers import Callers, CallersOnly
 from canal_group.actors.http.changes import Changes
 from canal_group.actors.http.metrics.exposition import exposed
 from canal_group.actors.http.metrics.instances import InstanceFamilies
@@ -73,6 +73,7 @@ class App:
             docs_url=None,
             redoc_url=None,
         )
+        app.add_middleware(CallersOnly, callers=callers)
         app.add_middleware(BodyLimit)
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
         app.middleware("http")(_with_headers)

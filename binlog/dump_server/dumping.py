@@ -25,7 +25,8 @@ from canal_group.binlog.dump_server.dump import HEARTBEATS, SourceDump
 from canal_group.binlog.formats.events import ARTIFICIAL_FLAG, MAGIC, header_of
 from canal_group.binlog.server.dump.dump_connection import DumpConnection
 from canal_group.binlog.server.dump.dump_request import dump_from
-from canal_group.binlog.server.source import SourceAddress, query
+from canal_group.binlog.server.source import SourceAddress
+from canal_group.binlog.server.starts.binary_logs import binlog_sizes
 from canal_group.binlog.server.starts.logged import next_event
 from canal_group.binlog.steady_clock import steady_us
 from canal_group.merge.back_off import BackOff
@@ -76,8 +77,7 @@ class SentFile:
         found = self._connection.facts.identity
         if found != server:
             raise SourceUnavailable(f"Server {found} answers instead of {server}.")
-        rows = query(self._address, self._connection.connection, "SHOW BINARY LOGS")
-        sizes = {str(row["Log_name"]): row.number("File_size") for row in rows}
+        sizes = binlog_sizes(self._address, self._connection.connection)
         if sizes.get(self._entry.name) != self._entry.size:
             has = f"has another {self._entry.name}" if self._entry.name in sizes else "no longer has it"
             raise PositionPurged(f"The source {self._address.location} {has}.", file=self._entry.name)

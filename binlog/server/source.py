@@ -33,7 +33,9 @@ from canal_group.merge.errors import (
     PositionPurged,
     SourceUnavailable,
     SourceUnfit,
+    UsageError,
 )
+from canal_group.merge.file_name import server_identity
 from canal_group.merge.values.commit_time import CommitTimes
 
 _HOST_NAME_BYTES = 60
@@ -360,9 +362,13 @@ def server_facts(address: SourceAddress, connection: pymysql.Connection[Any]) ->
     rows = query(address, connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
     variables = {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
     server_id = Row(variables, partial(_strange, address)).number("server_id")
+    try:
+        identity = server_identity(variables.get("server_uuid") or str(server_id))
+    except UsageError as error:
+        raise _strange(address, error.message.rstrip(".")) from error
     return ServerFacts(
         version=variables.get("version", ""),
         server_id=server_id,
-        identity=variables.get("server_uuid") or str(server_id),
+        identity=identity,
         variables=variables,
     )

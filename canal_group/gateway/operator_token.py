@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from canal_group.merge.errors import ConfigError
+from canal_group.merge.errors import ConfigError, UsageError
+from canal_group.merge.file_name import file_name
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -106,7 +107,7 @@ class OperatorToken:
         """
         folder = _folder_to_write()
         try:
-            target = folder / _name(self._host, self._port)
+            target = folder / file_name(_name(self._host, self._port))
             new = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
             # A new file: no other process has it open, and no link is followed.
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -144,9 +145,9 @@ def find_token(uri: str) -> str | None:
     if listeners(host, port) != {os.geteuid()}:
         return None
     for folder in _folders():
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, UsageError):
             _check(folder)
-            return _read(folder / _name(host, port))
+            return _read(folder / file_name(_name(host, port)))
     return None
 
 

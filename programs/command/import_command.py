@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from canal_group.merge.errors import ConfigError
+from canal_group.merge.file_name import file_name
 from canal_group.programs.command.output import echo
 
 
@@ -74,7 +75,7 @@ def import_files(
     written = {} if into is None else texts_of(found, into)
     if relay is not None:
         written |= {
-            relay if into is None else relay / f"{name}.yaml": relay_text(values)
+            relay if into is None else relay / file_name(f"{name}.yaml"): relay_text(values)
             for name, values in relays.items()
         }
     text = instance_text(found, found.destinations[0])

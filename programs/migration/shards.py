@@ -17,6 +17,7 @@ from canal_group.conf.settings import InstanceSettings
 from canal_group.conf.shard_settings import ShardSettings
 from canal_group.conf.value import default_of
 from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.file_name import file_name
 from canal_group.merge.values.start import parse_shard_start
 from canal_group.programs.migration.canal_files.cursor import time_text
 from canal_group.programs.migration.canal_files.druid import decrypted
@@ -59,7 +60,7 @@ def ssl_of(view: View, master: str, shard: str, folder: Path, report: Report) ->
         ssl["verify"] = False
     trust, client = stores
     if trust is not None and mode not in ("PREFERRED", "REQUIRED"):
-        ssl["ca"] = str((folder / f"{shard}-ca.pem").absolute())
+        ssl["ca"] = str((folder / file_name(f"{shard}-ca.pem")).absolute())
         report.act(
             trust,
             "a key store of Java is not read. Write its certificates into the file of `ssl.ca`: keytool -list"
@@ -68,7 +69,9 @@ def ssl_of(view: View, master: str, shard: str, folder: Path, report: Report) ->
     elif trust is not None:
         report.note(trust, f"not used, as in canal: {mode} does not verify the server")
     if client is not None:
-        certificate, key = (str((folder / f"{shard}-{part}.pem").absolute()) for part in ("cert", "key"))
+        certificate, key = (
+            str((folder / file_name(f"{shard}-{part}.pem")).absolute()) for part in ("cert", "key")
+        )
         ssl |= {"cert": certificate, "key": key}
         report.act(
             client,

@@ -28,7 +28,7 @@ from canal_group.binlog.server.source import (
     set_session,
     translated,
 )
-from canal_group.binlog.server.starts.start import log_end
+from canal_group.binlog.server.starts.binary_logs import log_end
 from canal_group.merge.errors import SourceUnavailable
 
 #: how long an answer may wait for a statement that changes the table, seconds
