@@ -28,6 +28,7 @@ from canal_group.binlog.server.source import (
     set_session,
     translated,
 )
+from canal_group.binlog.server.sql import quoted_table
 from canal_group.binlog.server.starts.start import log_end
 from canal_group.merge.errors import SourceUnavailable
 
@@ -134,10 +135,9 @@ class Dictionary:
         Raises:
             SourceUnavailable, SourceUnfit: it does not answer, or not in time, or refuses.
         """
-        quoted = ".".join("`" + part.replace("`", "``") + "`" for part in name)
         with translated(self._address), self._connection.cursor() as cursor:
             try:
-                cursor.execute(f"SHOW CREATE TABLE {quoted}")
+                cursor.execute(f"SHOW CREATE TABLE {quoted_table(name)}")
             except pymysql.MySQLError as error:
                 if error.args and error.args[0] in _NOT_SHOWN:
                     return None

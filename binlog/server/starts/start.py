@@ -31,6 +31,7 @@ from canal_group.binlog.server.source import (
     query_one,
     server_facts,
 )
+from canal_group.binlog.server.sql import plain_text
 from canal_group.merge.errors import (
     DataError,
     Detail,
@@ -308,7 +309,7 @@ def _missing(address: SourceAddress, gtids: GtidSet) -> str | None:
             if facts.mariadb:
                 oldest = earliest_position(address, connection, facts)
                 return f"those after {gtids}, up to {oldest.gtid_set}"
-            asked = f"SELECT GTID_SUBTRACT(@@global.gtid_purged, '{gtids}') AS gtids"
+            asked = f"SELECT GTID_SUBTRACT(@@global.gtid_purged, {plain_text(str(gtids))}) AS gtids"
             return str(_gtids(query_one(address, connection, asked)["gtids"])) or None
     except (SourceUnavailable, DataError):
         return None
@@ -374,7 +375,9 @@ def gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: 
     Raises:
         SourceUnavailable: the server cannot say: the offset is beyond 4 GiB, or the file was purged.
     """
-    text = query_one(address, connection, f"SELECT BINLOG_GTID_POS('{file}', {offset}) AS gtids")["gtids"]
+    text = query_one(address, connection, f"SELECT BINLOG_GTID_POS({plain_text(file)}, {offset}) AS gtids")[
+        "gtids"
+    ]
     if text is None:
         raise SourceUnavailable(
             f"The source of shard {address.name} does not say which GTIDs are before {file}:{offset}: "
