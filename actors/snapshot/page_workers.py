@@ -246,7 +246,8 @@ class PageWorkers:
                 table = self._readable(connection, work)
             else:
                 table = known.table
-            if table.signature != self._snapshot.signature(work):
+            fits = table.order is None or table.order.takes(step.rows)
+            if table.signature != self._snapshot.signature(work) or not fits:
                 self._snapshot.page_missed(work, other_key=True)
                 return
             page = connection.page(table, step)

@@ -22,6 +22,8 @@ from canal_group.merge.values.types.table import BY_NAME
 ENUM_VALUES_MAX: Final = 256
 #: how values are stored of which no condition can say where they are in the server's order
 _UNORDERED: Final = {Storage.SET, Storage.BLOB, Storage.JSON, Storage.LIST, Storage.BYTES}
+#: digits of the number of a value of an ENUM
+_DIGITS_MAX: Final = 5
 #: fields of a column's definition that do not change what a key means
 _MEANINGLESS: Final = ("nullable", "generated", "visibility", "reads")
 
@@ -61,6 +63,15 @@ class RowOrder:
     def hint(self) -> str:
         """What follows the table's name: the index, whatever its statistics say."""
         return f"FORCE INDEX ({quoted(self.index)})"
+
+    def takes(self, rows: KeyRange | Iterable[Key]) -> bool:
+        """Return whether each key has a literal of the type of each column: a caller's position may not."""
+        keys = (rows.after, rows.until) if isinstance(rows, KeyRange) else rows
+        return all(
+            len(key) == len(self.columns) and all(map(_takes, self.columns, key))
+            for key in keys
+            if key is not None
+        )
 
     def within(self, rows: KeyRange) -> str:
         """Return the condition of a range; empty: all rows."""
@@ -105,6 +116,16 @@ class RowOrder:
 def _is_ordered(column: ColumnDefinition) -> bool:
     """Return whether conditions can say where a value of a column is in the server's order."""
     return BY_NAME[column.type].storage not in _UNORDERED and len(column.values) <= ENUM_VALUES_MAX
+
+
+def _takes(column: ColumnDefinition, value: str) -> bool:
+    """Return whether a literal may be a value of a column."""
+    storage = BY_NAME[column.type].storage
+    if storage in (Storage.DATE, Storage.MOMENT):
+        return value[:1] == "'"
+    if storage in (Storage.CHAR, Storage.VARCHAR):
+        return value[-1:] == "'" and value[:1] != "'"
+    return value.isdigit() and len(value) <= _DIGITS_MAX if column.values else value[-1:] != "'"
 
 
 def _numbers(column: ColumnDefinition, first: int, end: int) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.binlog.archived import options_of
 from support.sources.snapshot_client import SnapshotClient
 from support.sources.snapshot_lanes import begun, running, shown
+
+from canal_group.merge.snapshot.cursor import KeyRange, SnapshotCursor
 
 SECRET = "pw-of-the-boss"
 #: its answer would be in the text of the server's error
@@ -147,6 +151,24 @@ def test_a_rule_that_begins_to_protect_a_key_refuses_its_cursor(server, address)
     assert "key PRIMARY has mail" in client.copy.mark.failed["app.t"]
     assert client.copy.position.snapshot is None
     assert MAIL.encode().hex() not in text + client.copy.mark.to_sql()
+
+
+@pytest.mark.parametrize("key", [["5", "6"], ["'2020-01-01'"], ["_utf8mb4 X'ff'"]])
+def test_a_readers_cursor_with_keys_of_another_kind_is_planned_anew(server, address, key):
+    """1. A cursor says that a part of a table is left. 2. A reader changes its literals. 3. All is read."""
+    server.execute("CREATE TABLE app.t (id INT PRIMARY KEY)")
+    server.execute("INSERT INTO app.t VALUES " + ", ".join(f"({n})" for n in range(3_000)))
+    with running(address) as shard:
+        client = SnapshotClient(shard, begun(address, "app.t"))
+        client.read_until(lambda: client.copy.pages, "a page")
+        copy = client.saved()
+    (cursor,) = SnapshotCursor.from_json(copy.position.snapshot).tables.values()
+    tables = {"app.t": replace(cursor, ranges=(KeyRange(tuple(key)),))}
+    copy.rows.clear()
+    with running(address) as shard:
+        client = SnapshotClient(shard, begun(address, "app.t", tables=tables))
+        assert Told(client).until_the_mark() == {}
+    assert len(client.copy.rows["t"]) == 3_000
 
 
 def test_a_condition_on_a_masked_column_is_refused(server, address):
