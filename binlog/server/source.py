@@ -220,13 +220,14 @@ def server_error(address: SourceAddress, code: int, text: str) -> CanalGroupErro
 
 
 def _note(address: SourceAddress, code: int, text: str) -> None:
-    """Log the text of an error, unless it was logged a moment ago."""
+    """Log an error's number, and its text as an exception, which operators alone see; not again for a while."""
     _log_text(address.name, address.location, code, text, int(time.monotonic() // _LOGGED_AGAIN_S))
 
 
 @lru_cache(maxsize=64)
 def _log_text(shard: str, location: str, code: int, text: str, _period: int) -> None:
-    _log.warning("%s answers with error %d: %r", location, code, text, extra={"shard": shard})
+    text_of_server = pymysql.MySQLError(code, text)
+    _log.warning("%s answers with error %d", location, code, extra={"shard": shard}, exc_info=text_of_server)
 
 
 def _binlog_error(address: SourceAddress, text: str) -> DataError:
