@@ -73,7 +73,7 @@ class Told:
         "t VARCHAR(200) PRIMARY KEY, id INT",
     ],
 )
-def test_a_row_whose_key_is_sql_is_a_row(server, address, columns):
+def test_a_key_that_is_sql_is_read_as_a_row(server, address, columns):
     server.execute(
         f"CREATE TABLE app.x ({columns})",
         f"INSERT INTO app.x (t, id) VALUES ('{ASKS}', 1), ('1 OR SLEEP(9) -- ', 2), ('''', 3), ('', 4)",
