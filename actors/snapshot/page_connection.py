@@ -12,11 +12,11 @@ from canal_group.actors.snapshot.page_chunk import read_rows
 from canal_group.actors.snapshot.work import SelectedPage, TablePlan
 from canal_group.binlog.columns.columns import Losses
 from canal_group.binlog.schema.definition import Generated, SourceName, TableDefinition
+from canal_group.binlog.schema.sql import probe, quoted
 from canal_group.binlog.server.access_hint import SELECT_DENIED
 from canal_group.binlog.server.definitions.dictionary import Dictionary
 from canal_group.binlog.server.preflight.preflight import account_of
 from canal_group.binlog.server.source import SourceAddress, connect, query, server_facts
-from canal_group.binlog.server.sql import probe, quoted
 from canal_group.binlog.snapshot.condition import ConditionRefused, checked_condition
 from canal_group.binlog.snapshot.page_reader import PageReader
 from canal_group.binlog.snapshot.page_size import PageSize

@@ -220,7 +220,7 @@ def server_error(address: SourceAddress, code: int, text: str) -> CanalGroupErro
 
 
 def _note(address: SourceAddress, code: int, text: str) -> None:
-    """Log an error's number, and its text as an exception, which operators alone see; not again for a while."""
+    """Log the number of an error, and its text as an exception, which operators alone see."""
     _log_text(address.name, address.location, code, text, int(time.monotonic() // _LOGGED_AGAIN_S))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from canal_group.binlog.server.sql import quoted
+from canal_group.binlog.schema.sql import quoted
 from canal_group.binlog.snapshot.selected_table import SelectedTable
 from canal_group.merge.snapshot.key import Key
 from canal_group.merge.values.chunk import TableRows

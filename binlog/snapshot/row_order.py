@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from canal_group.binlog.schema.definition import ColumnDefinition, TableDefinition
-from canal_group.binlog.server.sql import quoted
+from canal_group.binlog.schema.sql import quoted
 from canal_group.merge.snapshot.cursor import KeyRange
 from canal_group.merge.snapshot.key import Key, checked
 from canal_group.merge.values.types.kinds import Storage

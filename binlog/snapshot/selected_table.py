@@ -10,7 +10,7 @@ from canal_group.binlog.columns.types.column import Role
 from canal_group.binlog.formats.byte_cursor import ByteCursor
 from canal_group.binlog.history.logged import reads_of, table_of
 from canal_group.binlog.schema.definition import SourceName, TableDefinition
-from canal_group.binlog.server.sql import quoted, quoted_table
+from canal_group.binlog.schema.sql import quoted, quoted_table
 from canal_group.binlog.snapshot.sent_value import SentValue
 from canal_group.merge.snapshot.key import Key
 from canal_group.merge.values.chunk import Lineage, TableName

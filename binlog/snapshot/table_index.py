@@ -10,8 +10,8 @@ import pymysql
 
 from canal_group.binlog.charsets.charsets import BINARY_COLLATION, charset_of
 from canal_group.binlog.schema.definition import ColumnDefinition, SourceName
+from canal_group.binlog.schema.sql import quoted, quoted_table
 from canal_group.binlog.server.source import ServerFacts, SourceAddress, query
-from canal_group.binlog.server.sql import quoted, quoted_table
 from canal_group.binlog.snapshot.row_order import RowOrder
 from canal_group.merge.errors import CorruptEvent, SourceUnavailable
 from canal_group.merge.snapshot.key import Key, literal

@@ -38,14 +38,13 @@ def literal(value: float | Decimal | bytes | str, charset: str = "") -> str:
             text = f"_{charset} X'{value.hex()}'" if charset else f"X'{value.hex()}'"
         case str():
             text = f"'{value}'"
-        case float():
-            text = repr(value)
-            # Without an exponent it is a DECIMAL.
-            text = text if "e" in text else f"{text}e0"
         case Decimal():
             text = format(value, "f")
-        case _:
+        case int():
             text = str(value)
+        case _:
+            # Without an exponent a REAL is a DECIMAL.
+            text = repr(value) if "e" in repr(value) else f"{value!r}e0"
     return checked(text)
 
 

@@ -19,6 +19,7 @@ from canal_group.binlog.history.facts import LogPosition
 from canal_group.binlog.schema.catalog import Catalog
 from canal_group.binlog.schema.catalog_entry import ShownTable, View
 from canal_group.binlog.schema.definition import SourceName, TableDefinition
+from canal_group.binlog.schema.sql import quoted_table
 from canal_group.binlog.schema.statement import ServerVersion
 from canal_group.binlog.server.source import (
     ServerFacts,
@@ -28,7 +29,6 @@ from canal_group.binlog.server.source import (
     set_session,
     translated,
 )
-from canal_group.binlog.server.sql import quoted_table
 from canal_group.binlog.server.starts.start import log_end
 from canal_group.merge.errors import SourceUnavailable
 

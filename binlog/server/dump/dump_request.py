@@ -16,7 +16,7 @@ from pymysql.constants import COMMAND
 
 from canal_group.binlog.formats.events import MAGIC
 from canal_group.binlog.formats.gtid_sets import encode_gtid_set
-from canal_group.binlog.server.sql import plain_text
+from canal_group.binlog.schema.sql import plain_text
 from canal_group.merge.errors import SourceUnfit
 from canal_group.merge.values.gtids.gtid import GtidSet, MariaDbGtidSet, MySqlGtidSet
 

@@ -12,9 +12,9 @@ import pymysql
 from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import State
 from canal_group.binlog.formats.events import MAGIC
+from canal_group.binlog.schema.sql import plain_text
 from canal_group.binlog.server.dump.archived import Archived, entry_of, files_of, size_of
 from canal_group.binlog.server.source import ServerFacts, SourceAddress, query
-from canal_group.binlog.server.sql import plain_text
 from canal_group.binlog.server.starts.logged import LoggedTransactions, logged_at_source, logged_in_archive
 from canal_group.binlog.server.starts.start import binlog_sizes, executed_gtids, gtids_at
 from canal_group.merge.errors import CanalGroupError

@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeAlias
 import pymysql
 
 from canal_group.binlog.formats.events import MAGIC
+from canal_group.binlog.schema.sql import plain_text
 from canal_group.binlog.server.dump.dump_request import require_readable
 from canal_group.binlog.server.source import (
     ServerFacts,
@@ -31,7 +32,6 @@ from canal_group.binlog.server.source import (
     query_one,
     server_facts,
 )
-from canal_group.binlog.server.sql import plain_text
 from canal_group.merge.errors import (
     DataError,
     Detail,

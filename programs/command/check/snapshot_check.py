@@ -8,11 +8,11 @@ from typing import Any
 import pymysql
 
 from canal_group.actors.sink.sink import Sink
+from canal_group.binlog.schema.sql import probe, quoted
 from canal_group.binlog.server.access_hint import SELECT_DENIED
 from canal_group.binlog.server.definitions.dictionary import Dictionary
 from canal_group.binlog.server.preflight.preflight import Check, account_of
 from canal_group.binlog.server.source import ServerFacts, SourceAddress, connect, query, server_facts
-from canal_group.binlog.server.sql import probe, quoted
 from canal_group.binlog.snapshot.point_reader import PointReader
 from canal_group.binlog.snapshot.server_load import LIMITS, ServerLoad
 from canal_group.binlog.snapshot.visibility import proof_found

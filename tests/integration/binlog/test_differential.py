@@ -28,10 +28,10 @@ from canal_group.binlog.charsets.charsets import charset_of, text_decoder
 from canal_group.binlog.columns.columns import Losses
 from canal_group.binlog.files.binlog_files import BinlogFiles, files_in
 from canal_group.binlog.schema.definition import SourceName
+from canal_group.binlog.schema.sql import quoted_table
 from canal_group.binlog.server.definitions.dictionary import Dictionary
 from canal_group.binlog.server.server_lookup import ServerLookup
 from canal_group.binlog.server.source import connect, query, server_facts
-from canal_group.binlog.server.sql import quoted_table
 from canal_group.binlog.snapshot.page import PageQuery
 from canal_group.binlog.snapshot.page_reader import PageReader
 from canal_group.binlog.snapshot.row_order import RowOrder

@@ -7,9 +7,9 @@ import itertools
 import pyarrow as pa
 
 from canal_group.binlog.schema.definition import SourceName
+from canal_group.binlog.schema.sql import quoted
 from canal_group.binlog.server.definitions.dictionary import Dictionary
 from canal_group.binlog.server.source import connect, query, server_facts
-from canal_group.binlog.server.sql import quoted
 from canal_group.binlog.snapshot.page_size import PageSize
 from canal_group.binlog.snapshot.point_reader import PointReader
 from canal_group.binlog.snapshot.ranges import ranges_of

@@ -32,7 +32,7 @@ ADDRESS = address_of("s1", "db0")
     ],
 )
 def test_the_text_of_a_server_is_in_the_log_and_not_in_the_error(caplog, code, text):
-    """It is logged as an exception, which no reader of the log over HTTP gets; once a minute, and two may meet."""
+    """It is an exception, which no reader gets over HTTP; it is logged once a minute, and two may meet."""
     for _ in range(3):
         error = server_error(ADDRESS, code, text)
         assert SECRET not in f"{error} {error!r} {error.to_dict()}"

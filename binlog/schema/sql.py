@@ -1,4 +1,4 @@
-"""SQL: how names and texts enter a statement to a source; values of keys enter by `merge.snapshot.key`."""
+"""SQL: how names and texts enter a statement to a source; `literal` lets values of keys enter."""
 
 from __future__ import annotations
 
