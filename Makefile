@@ -58,7 +58,9 @@ audit: setup ## check the versions in constraints.txt against a vulnerability da
 
 fuzz: setup ## damage binlogs, compare random rows with SELECT (MINUTES=1 SEEDS=20), and play new sequences of DDL
 	@PYTHONPATH=tests $(BIN)/python -m support.binlog.fuzz $(or $(MINUTES),1)
-	CANAL_GROUP_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest tests/integration/binlog/test_differential.py
+	CANAL_GROUP_SEEDS=$(or $(SEEDS),20) CANAL_GROUP_ALL_CASES=1 $(BIN)/python -m pytest \
+		--hypothesis-profile=chance tests/integration/binlog/test_differential.py tests/unit/binlog/snapshot \
+		tests/unit/binlog/schema/test_sql.py tests/property/test_snapshot_cursor.py
 	CANAL_GROUP_EXPLORE=1 $(BIN)/python -m pytest -m "soak or not soak" \
 		tests/integration/binlog/test_catalog.py tests/integration/binlog/test_random_ddl.py
 

@@ -168,7 +168,9 @@ class ShardSource:
         settled = None if settings.visible_after_s is None else SettledLog(settings.visible_after_s)
         # Both come whole: a page, and what a chunk has of a transaction.
         rows_max = self._wiring.reader.chunk_rows_max
-        pages = PageSource(self._name, address, self._sink.select, self._origins, settled, rows_max)
+        pages = PageSource(
+            self._name, address, self._sink.select, self._origins, self._processing.hidden, settled, rows_max
+        )
         return snapshot_parts(settings, pages, position, host)
 
     def remove_unused_pages(self) -> None:

@@ -91,6 +91,10 @@ class TableRule:
         """The columns whose values must not leave the shard as they are."""
         return self.black_columns | frozenset(self.masks)
 
+    def clear(self, columns: Iterable[str], lineage: Lineage) -> frozenset[str]:
+        """Return the columns, in lower case, whose values leave the shard as they are."""
+        return self._kept(columns, lineage) - set(self.masks)
+
     def schema(self, source: TableName, schema: pa.Schema, lineage: Lineage | None = None) -> pa.Schema:
         """Return the schema of the table's rows after the rule; see `canal_group.merge.values.chunk`.
 

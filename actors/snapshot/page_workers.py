@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from canal_group.actors.ports import Host
 from canal_group.actors.snapshot.load_limit import LoadLimit
-from canal_group.actors.snapshot.page_connection import PageConnection, Readable, TableRefused, passes
+from canal_group.actors.snapshot.page_connection import Hidden, PageConnection, Readable, TableRefused, passes
 from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
 from canal_group.actors.snapshot.work import Work
 from canal_group.binlog.server.source import SourceAddress
@@ -51,6 +51,7 @@ class PageSource:
     select: Callable[[str, str], TableName | None]
     #: returns the names that a table had
     origins: Callable[[TableName], tuple[TableName, ...]]
+    hidden: Hidden
     #: tells what is visible of a server without GTIDs; None: such a server is not read
     settled: SettledLog | None
     #: most rows of a page of a table that has a key
@@ -245,7 +246,8 @@ class PageWorkers:
                 table = self._readable(connection, work)
             else:
                 table = known.table
-            if table.signature != self._snapshot.signature(work):
+            fits = table.order is None or table.order.takes(step.rows)
+            if table.signature != self._snapshot.signature(work) or not fits:
                 self._snapshot.page_missed(work, other_key=True)
                 return
             page = connection.page(table, step)
@@ -268,7 +270,7 @@ class PageWorkers:
         if consumers is None:
             raise TableRefused("the instance's filter leaves it out")
         where = self._cursor.where.get(name_text(name), "")
-        table = connection.readable(name, consumers, self._source.origins(name), where)
+        table = connection.readable(name, consumers, self._source.origins(name), where, self._source.hidden)
         with self._lock:
             self._known[name] = _Known(work.attempt, work.version, table)
         return table

@@ -10,7 +10,7 @@ from canal_group.binlog.charsets.charsets import charset_of
 from canal_group.binlog.columns.types.strings import listed_size
 from canal_group.binlog.schema.clauses.keys import KeyKind, KeyPart, KeyWords
 from canal_group.binlog.schema.clauses.tokens import UnreadableError
-from canal_group.binlog.schema.definition import ColumnDefinition, Generated, Key, TableDefinition
+from canal_group.binlog.schema.definition import PRIMARY, ColumnDefinition, Generated, Key, TableDefinition
 from canal_group.binlog.schema.long_keys import GEOMETRY_PREFIX, UNLIKE_INNODB, is_long, may_hash
 from canal_group.binlog.schema.names import folded
 from canal_group.binlog.schema.resolving import is_geometry, is_text
@@ -34,7 +34,7 @@ class Draft:
     #: whether MariaDB of a version that hashes long keys defines it
     hashes: bool
     columns: list[ColumnDefinition] = field(default_factory=list)
-    primary_key: list[str] = field(default_factory=list)
+    primary_key: list[KeyPart] = field(default_factory=list)
     keys: list[Key] = field(default_factory=list)
     #: None: unknown
     collation: int | None = None
@@ -59,7 +59,7 @@ class Draft:
             definition.table,
             hashes,
             list(definition.columns),
-            list(definition.primary_key),
+            _parts(Key(PRIMARY, definition.primary_key, prefixes=definition.primary_prefixes)),
             [replace(key, hashed=False) for key in definition.keys],
             definition.collation or None,
             definition.versioned,
@@ -102,7 +102,9 @@ class Draft:
             period: tuple(renamed.get(folded(name), name) for name in columns)
             for period, columns in self.periods.items()
         }
-        self.primary_key = [renamed.get(folded(name), name) for name in self.primary_key]
+        self.primary_key = [
+            replace(part, column=renamed.get(folded(part.column), part.column)) for part in self.primary_key
+        ]
         self.keys = [
             replace(key, columns=tuple(renamed.get(folded(name), name) for name in key.columns))
             for key in self.keys
@@ -118,7 +120,7 @@ class Draft:
     def drop_from_keys(self, dropped: Iterable[str]) -> None:
         """Remove columns, whose names are `folded`, from keys; a key without columns goes."""
         gone = set(dropped)
-        self.primary_key = [name for name in self.primary_key if folded(name) not in gone]
+        self.primary_key = [part for part in self.primary_key if folded(part.column) not in gone]
         keys = []
         for key in self.keys:
             parts = [part for part in _parts(key) if folded(part.column) not in gone]
@@ -157,7 +159,7 @@ class Draft:
         parts = [each for part in words.parts for each in self._expanded(part)]
         columns = tuple(self.columns[self.require(part.column)].name if part.column else "" for part in parts)
         if words.kind is KeyKind.PRIMARY:
-            self.primary_key = list(columns)
+            self.primary_key = [replace(part, column=name) for part, name in zip(parts, columns, strict=True)]
         else:
             unique = words.kind is KeyKind.UNIQUE
             name = words.name or self._new_name(columns[0])
@@ -242,7 +244,7 @@ class Draft:
             raise UnreadableError("two columns have one name")
         for words in self._foreign:
             self._add_foreign(words)
-        filled = {folded(name) for name in self.primary_key} | self.filled
+        filled = {folded(part.column) for part in self.primary_key} | self.filled
         columns = tuple(
             replace(
                 column,
@@ -251,17 +253,19 @@ class Draft:
             )
             for column in self.columns
         )
-        key = tuple(self.columns[self.require(name)].name for name in self.primary_key)
+        key = [self._shortened(part) for part in self.primary_key]
+        prefixes = tuple(part.prefix for part in key)
         return TableDefinition(
             self.schema,
             self.table,
             columns,
-            key,
+            tuple(part.column for part in key),
             self.collation or 0,
             _ordered(map(self._completed, self.keys), columns),
             self.versioned,
             self.engine if self.engine in UNLIKE_INNODB else "",
             next(((name, *pair) for name, pair in self.periods.items() if name != _SYSTEM_TIME), ()),
+            prefixes if any(prefixes) else (),
         )
 
     def _completed(self, key: Key) -> Key:
@@ -305,7 +309,8 @@ class Draft:
             return  # MariaDB shows foreign keys whose columns were dropped while checks were off.
         columns = tuple(self.columns[self.require(part.column)].name for part in words.parts)
         lower = [folded(name) for name in columns]
-        for names in (tuple(self.primary_key), *(key.columns for key in self.keys)):
+        primary = tuple(part.column for part in self.primary_key)
+        for names in (primary, *(key.columns for key in self.keys)):
             if [folded(name) for name in names[: len(lower)]] == lower:
                 return
         self.keys.append(Key(words.name or self._new_name(columns[0]), columns))

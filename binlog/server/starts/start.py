@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeAlias
 import pymysql
 
 from canal_group.binlog.formats.events import MAGIC
+from canal_group.binlog.schema.sql import plain_text
 from canal_group.binlog.server.dump.dump_request import require_readable
 from canal_group.binlog.server.source import (
     ServerFacts,
@@ -309,7 +310,7 @@ def _missing(address: SourceAddress, gtids: GtidSet) -> str | None:
             if facts.mariadb:
                 oldest = earliest_position(address, connection, facts)
                 return f"those after {gtids}, up to {oldest.gtid_set}"
-            asked = f"SELECT GTID_SUBTRACT(@@global.gtid_purged, '{gtids}') AS gtids"
+            asked = f"SELECT GTID_SUBTRACT(@@global.gtid_purged, {plain_text(str(gtids))}) AS gtids"
             return str(_gtids(query_one(address, connection, asked)["gtids"])) or None
     except (SourceUnavailable, DataError):
         return None
@@ -350,7 +351,9 @@ def gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: 
     Raises:
         SourceUnavailable: the server cannot say: the offset is beyond 4 GiB, or the file was purged.
     """
-    text = query_one(address, connection, f"SELECT BINLOG_GTID_POS('{file}', {offset}) AS gtids")["gtids"]
+    text = query_one(address, connection, f"SELECT BINLOG_GTID_POS({plain_text(file)}, {offset}) AS gtids")[
+        "gtids"
+    ]
     if text is None:
         raise SourceUnavailable(
             f"The source of shard {address.name} does not say which GTIDs are before {file}:{offset}: "
