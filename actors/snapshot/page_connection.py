@@ -11,6 +11,7 @@ from typing import Any, Final
 from canal_group.actors.snapshot.page_chunk import read_rows
 from canal_group.actors.snapshot.work import SelectedPage, TablePlan
 from canal_group.binlog.columns.columns import Losses
+from canal_group.binlog.schema.ancestry import Ancestry
 from canal_group.binlog.schema.definition import Generated, SourceName
 from canal_group.binlog.server.access_hint import SELECT_DENIED
 from canal_group.binlog.server.definitions.dictionary import Dictionary
@@ -150,14 +151,14 @@ class PageConnection:
     # ---- tables --------------------------------------------------------------------------------------------
 
     def readable(
-        self, name: TableName, consumers: TableName, origins: tuple[TableName, ...], where: str
+        self, name: TableName, consumers: TableName, ancestry: Ancestry | None, where: str
     ) -> Readable:
         """Return how a table is read.
 
         Args:
             name: in the source.
             consumers: its name for them.
-            origins: see `Lineage`.
+            ancestry: where its values have come from; None: not known.
             where: which rows, SQL; empty: all.
 
         Raises:
@@ -172,7 +173,7 @@ class PageConnection:
             query(self._address, self._connection, f"SELECT 1 FROM {'.'.join(map(quoted, name))} LIMIT 0")  # noqa: S608 - they are quoted
             raise TableRefused("its definition is not understood, or the account does not see it")
         try:
-            selected = SelectedTable.of(definition, consumers, origins)
+            selected = SelectedTable.of(definition, consumers, ancestry)
         except DataError as error:
             raise TableRefused(error.message) from error
         # `a) OR (b` is refused as it stands, and `a LIMIT 1 -- ` in parentheses: pages need one expression.

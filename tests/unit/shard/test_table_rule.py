@@ -615,3 +615,13 @@ def test_rows_that_are_filtered_before_the_rule_keep_their_dates():
     rule = TableRule("x", where=parse_expression("d < '2026-05-01'"))
     assert rule.apply(SOURCE, some).column("_row").to_pylist() == [0, 4]
     assert some.column("after").null_count == 0
+
+
+def test_a_rule_on_a_dropped_column_names_what_was_computed_of_it():
+    rule = TableRule("shop_0.orders", masks={"gone": Mask(MaskKind.NULL)})
+    for reads, also in (
+        ({"note": ("gone",)}, "; drop or mask note by name, which was computed of it"),
+        ({"note": ("state",), "other": ("gone",)}, ""),
+    ):
+        with pytest.raises(DataError, match=f"names column gone of .* the table does not have{also}[.]"):
+            rule.schema(SOURCE, batch([]).schema, Lineage(reads=reads))
