@@ -71,13 +71,15 @@ UNKNOWN = {
     r"is not a text in the new charset": "a value of ENUM or SET that a conversion damages",
     r"is defined while its table is converted": "which text MySQL makes of it depends on its old definition",
     r"is converted to a charset, and has another default": "two charsets in one statement",
-    r"ADD COLUMN `consultant_id`.*MODI": "a column that one statement adds and modifies",
+    r"(?is:add column (`?\w+`?) .*modify column \1)": "a column that one statement adds and modifies",
+    r"there is no column !hidden!": "MySQL renames the hidden column of an index of an expression",
     r"has created it, or did nothing because it was there": "a CREATE that its server says nothing more of",
 }
 #: a pattern of statement and finding: where the servers themselves contradict their statements
 FAULTS_OF_SERVERS = {
     r"RENAME TABLE t1 TO tmp, t1 TO t2": "MariaDB logs a RENAME of temporary tables as any",
     r"add unique\(a\), add key\(a\)": "MariaDB replaces the index of a foreign key that MyISAM has never had",
+    r"VECTOR\(0\)": "MySQL shows a VECTOR(0) as one of 4,294,967,295 elements",
     r"precision: 65 is not 81": "MySQL logs 65 digits of a column of a query, and its dictionary has more",
 }
 KEYS_OF = (
