@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 from canal_group.actors.snapshot.page_chunk import read_rows
 from canal_group.actors.snapshot.work import SelectedPage, TablePlan
 from canal_group.binlog.columns.columns import Losses
+from canal_group.binlog.schema.ancestry import Ancestry
 from canal_group.binlog.schema.definition import Generated, SourceName, TableDefinition
 from canal_group.binlog.schema.sql import probe, quoted
 from canal_group.binlog.server.access_hint import SELECT_DENIED
@@ -159,7 +160,7 @@ class PageConnection:
         self,
         name: TableName,
         consumers: TableName,
-        origins: tuple[TableName, ...],
+        ancestry: Ancestry | None,
         where: str,
         hidden: Hidden,
     ) -> Readable:
@@ -168,7 +169,7 @@ class PageConnection:
         Args:
             name: in the source.
             consumers: its name for them.
-            origins: see `Lineage`.
+            ancestry: where its values have come from; None: not known.
             where: which rows, SQL; empty: all.
             hidden: see there.
 
@@ -184,7 +185,7 @@ class PageConnection:
             query(self._address, self._connection, probe(name))
             raise TableRefused("its definition is not understood, or the account does not see it")
         try:
-            selected = SelectedTable.of(definition, consumers, origins)
+            selected = SelectedTable.of(definition, consumers, ancestry)
         except DataError as error:
             raise TableRefused(error.message) from error
         columns = [column.name for column in definition.logged]

@@ -15,6 +15,7 @@ from canal_group.actors.snapshot.load_limit import LoadLimit
 from canal_group.actors.snapshot.page_connection import Hidden, PageConnection, Readable, TableRefused, passes
 from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
 from canal_group.actors.snapshot.work import Work
+from canal_group.binlog.schema.ancestry import Ancestry
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.binlog.snapshot.page_reader import TableAltered
 from canal_group.binlog.snapshot.table_pages import WHOLE_BYTES_MAX, PageTooLarge
@@ -49,8 +50,8 @@ class PageSource:
     address: SourceAddress
     #: returns consumers' name of a table; None: it is not kept
     select: Callable[[str, str], TableName | None]
-    #: returns the names that a table had
-    origins: Callable[[TableName], tuple[TableName, ...]]
+    #: returns where the values of a table have come from; None: nothing is known
+    ancestry: Callable[[TableName], Ancestry | None]
     hidden: Hidden
     #: tells what is visible of a server without GTIDs; None: such a server is not read
     settled: SettledLog | None
@@ -270,7 +271,7 @@ class PageWorkers:
         if consumers is None:
             raise TableRefused("the instance's filter leaves it out")
         where = self._cursor.where.get(name_text(name), "")
-        table = connection.readable(name, consumers, self._source.origins(name), where, self._source.hidden)
+        table = connection.readable(name, consumers, self._source.ancestry(name), where, self._source.hidden)
         with self._lock:
             self._known[name] = _Known(work.attempt, work.version, table)
         return table

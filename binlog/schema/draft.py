@@ -29,8 +29,8 @@ _WITH_PREFIXES = {row.name for row in TABLE if row.has_prefixes}
 class Draft:
     """A table that is being defined or changed; `finished` returns its definition."""
 
-    schema: str
-    table: str
+    #: the table before
+    base: TableDefinition
     #: whether MariaDB of a version that hashes long keys defines it
     hashes: bool
     columns: list[ColumnDefinition] = field(default_factory=list)
@@ -55,8 +55,7 @@ class Draft:
         With each change a server of MariaDB decides anew which keys it hashes: USING HASH is forgotten.
         """
         return Draft(
-            definition.schema,
-            definition.table,
+            definition,
             hashes,
             list(definition.columns),
             _parts(Key(PRIMARY, definition.primary_key, prefixes=definition.primary_prefixes)),
@@ -110,13 +109,6 @@ class Draft:
             for key in self.keys
         ]
 
-    def rename_in_expressions(self, renamed: dict[str, str]) -> None:
-        """Give the columns that others read new names, see `rename_in_keys`."""
-        self.columns = [
-            replace(column, reads=tuple(folded(renamed.get(name, name)) for name in column.reads))
-            for column in self.columns
-        ]
-
     def drop_from_keys(self, dropped: Iterable[str]) -> None:
         """Remove columns, whose names are `folded`, from keys; a key without columns goes."""
         gone = set(dropped)
@@ -162,7 +154,7 @@ class Draft:
             self.primary_key = [replace(part, column=name) for part, name in zip(parts, columns, strict=True)]
         else:
             unique = words.kind is KeyKind.UNIQUE
-            name = words.name or self._new_name(columns[0])
+            name = words.name or self._new_name(_stem(columns))
             prefixes = tuple(part.prefix for part in parts)
             # Until it is finished, `hashed` says that the statement asks for it.
             self.keys.append(Key(name, columns, unique, prefixes, words.hashed))
@@ -227,7 +219,7 @@ class Draft:
         numbers are taken depends on all indexes, also on those of foreign keys, which are not all known.
         """
         for key in () if self.has_key(name) else self.keys:
-            stem = re.compile(rf"{re.escape(folded(key.columns[0] or _OF_EXPRESSION))}(_[0-9]+)?")
+            stem = re.compile(rf"{re.escape(folded(_stem(key.columns)))}(_[0-9]+)?")
             if key.unique and stem.fullmatch(folded(name)) and stem.fullmatch(folded(key.name)):
                 raise UnreadableError(f"there is no index {name}")
 
@@ -255,17 +247,16 @@ class Draft:
         )
         key = [self._shortened(part) for part in self.primary_key]
         prefixes = tuple(part.prefix for part in key)
-        return TableDefinition(
-            self.schema,
-            self.table,
-            columns,
-            tuple(part.column for part in key),
-            self.collation or 0,
-            _ordered(map(self._completed, self.keys), columns),
-            self.versioned,
-            self.engine if self.engine in UNLIKE_INNODB else "",
-            next(((name, *pair) for name, pair in self.periods.items() if name != _SYSTEM_TIME), ()),
-            prefixes if any(prefixes) else (),
+        return replace(
+            self.base,
+            columns=columns,
+            primary_key=tuple(part.column for part in key),
+            primary_prefixes=prefixes if any(prefixes) else (),
+            collation=self.collation or 0,
+            keys=_ordered(map(self._completed, self.keys), columns),
+            versioned=self.versioned,
+            engine=self.engine if self.engine in UNLIKE_INNODB else "",
+            period=next(((name, *pair) for name, pair in self.periods.items() if name != _SYSTEM_TIME), ()),
         )
 
     def _completed(self, key: Key) -> Key:
@@ -298,9 +289,8 @@ class Draft:
         covers = covers and not is_text(column)
         return KeyPart(column.name, 0 if covers else part.prefix)
 
-    def _new_name(self, column: str) -> str:
-        """Return the name that the servers give a key without one: its first column's, and a number."""
-        stem = column or _OF_EXPRESSION
+    def _new_name(self, stem: str) -> str:
+        """Return the name that the servers give a key without one: a stem, and a number if that is taken."""
         names = (stem, *(f"{stem}_{number}" for number in range(2, 100)))
         return next(name for name in names if not self.has_key(name) and folded(name) != "primary")
 
@@ -320,6 +310,11 @@ class Draft:
         return is_long(
             ((self.columns[self.require(part.column)], part.prefix) for part in parts), self.engine
         )
+
+
+def _stem(columns: tuple[str, ...]) -> str:
+    """Return the beginning of the name that the servers give a key of these columns."""
+    return columns[0] if all(columns) else _OF_EXPRESSION
 
 
 def _parts(key: Key) -> list[KeyPart]:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from canal_group.binlog.columns.columns import TableSchema
 from canal_group.binlog.columns.types.column import Role
 from canal_group.binlog.formats.byte_cursor import ByteCursor
-from canal_group.binlog.history.logged import reads_of, table_of
+from canal_group.binlog.history.logged import lineage_of, table_of
+from canal_group.binlog.schema.ancestry import Ancestry
 from canal_group.binlog.schema.definition import SourceName, TableDefinition
 from canal_group.binlog.schema.sql import quoted, quoted_table
 from canal_group.binlog.snapshot.sent_value import SentValue
 from canal_group.merge.snapshot.key import Key
-from canal_group.merge.values.chunk import Lineage, TableName
+from canal_group.merge.values.chunk import TableName
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +29,21 @@ class SelectedTable:
 
     @classmethod
     def of(
-        cls, definition: TableDefinition, name: TableName, origins: tuple[TableName, ...] = ()
+        cls, definition: TableDefinition, name: TableName, ancestry: Ancestry | None = None
     ) -> SelectedTable:
         """Return a table by its definition.
 
         Args:
             definition: it.
             name: its name for consumers.
-            origins: see `Lineage`.
+            ancestry: where its values have come from; None: not known.
 
         Raises:
             UnsupportedEvent: a column's type is not known, or its charset cannot be decoded.
         """
         table = table_of(definition)
         columns = tuple(column for column in table.columns if column.role is not Role.HASH)
-        schema = TableSchema.of(name, replace(table, columns=columns), Lineage(origins, reads_of(definition)))
+        schema = TableSchema.of(name, replace(table, columns=columns), lineage_of(definition, ancestry))
         return cls(definition.name, schema, tuple(map(SentValue.of, columns)))
 
     @property
