@@ -125,9 +125,9 @@ class RowsBuilder(RowBuffers):
             return _too_large(rows)
         if fault == "row_too_large":
             return UnsupportedEvent(
-                f"A row of {table.schema}.{table.table} holds more than {self.row_bytes_max} bytes; its value of "
-                f"column {table.columns[self.large_column].name} alone has {self.large_bytes} (byte {offset} "
-                "after the event's header).",
+                f"A row of {table.schema}.{table.table} holds more than {self.row_bytes_max} bytes; its "
+                f"value of column {table.columns[self.large_column].name} alone has {self.large_bytes} "
+                f"(byte {offset} after the event's header).",
                 hint="Skip the event, or leave the table out; store such values in smaller rows.",
                 row_bytes=self.large_bytes,
                 row_bytes_max=self.row_bytes_max,

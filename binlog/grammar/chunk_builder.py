@@ -84,7 +84,7 @@ class _OpenChunk:
     undone: list[tuple[int, int, int]] = field(default_factory=list)
 
     def column_bytes(self, table: TableSchema) -> int:
-        """Count the columns of another table, and return what they add to the chunk."""
+        """Count the columns of another table, and return the bytes that they add to the chunk."""
         counted = max(self.columns, COLUMNS_FREE)
         self.columns += len(table.map.columns)
         return max(0, self.columns - counted) * COLUMN_BYTES

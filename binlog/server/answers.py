@@ -1,4 +1,4 @@
-"""Answers: how much a server may send for one command, and for how long.
+"""Answers: how much a server may send for one command, and for how long; and the rows of them.
 
 A server may be anything that listens at an address. Without these bounds it could send one packet without an
 end, rows without an end, or a byte a second for ever. All that PyMySQL reads is counted here: the login, rows
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pymysql
 from pymysql.constants import COMMAND, CR
 from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
+
+from canal_group.merge.errors import CanalGroupError
 
 if TYPE_CHECKING:
     _Driver = pymysql.Connection[Any]
@@ -86,11 +88,12 @@ class BoundedConnection(_Driver):
         self._ends_s = time.monotonic() + bounds.seconds_max
 
     def _execute_command(self, command: int, sql: str | bytes) -> None:
-        text = repr(sql if isinstance(sql, str) else sql.decode("utf-8", "replace"))
+        text = sql if isinstance(sql, str) else sql.decode("utf-8", "replace")
+        # What follows WHERE may be values of rows, which no error quotes.
+        shown = text.partition(" WHERE ")[0][:_QUOTED_CHARS]
+        text = repr(shown if shown == text else f"{shown}...")
         if command != COMMAND.COM_QUERY:
             text = f"command {command}"
-        elif len(text) > _QUOTED_CHARS:
-            text = f"{text[:_QUOTED_CHARS]}..."
         # Answers to a command before, which were not read, count for this one.
         self._begin(self._bounds, text)
         driver_does: Any = super()
@@ -133,3 +136,31 @@ class BoundedConnection(_Driver):
             driver._force_close()  # noqa: SLF001
             limit = most if shown is None else shown
             raise AnswerUnbounded(f"answers {self._command} with more than {limit} {unit}")
+
+
+class Row(dict[str, Any]):
+    """The values of one row, by column name; a column that is missing raises an error of ours.
+
+    Args:
+        values: the row as the driver returned it.
+        unfit: makes the error; its argument says what is wrong, as the end of a sentence.
+    """
+
+    def __init__(self, values: Mapping[str, Any], unfit: Callable[[str], CanalGroupError]) -> None:
+        super().__init__(values)
+        self._unfit = unfit
+
+    def __missing__(self, column: str) -> Any:
+        raise self._unfit(f"its answer has no column {column}")
+
+    def number(self, column: str) -> int:
+        """Return a value as a whole number.
+
+        Raises:
+            CanalGroupError: it is not a whole number.
+        """
+        value = self[column]
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            raise self._unfit(f"its answer has a value in column {column} that is not a number") from None

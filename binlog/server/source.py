@@ -17,18 +17,17 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pymysql
 from pymysql.constants import ER
 
 from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.binlog.server.access_hint import ACCESS_CODES, access_hint
-from canal_group.binlog.server.answers import ANSWER, AnswerBounds, AnswerUnbounded
+from canal_group.binlog.server.answers import ANSWER, AnswerBounds, AnswerUnbounded, BoundedConnection, Row
 from canal_group.binlog.server.dump.spool import SPOOL_BYTES_MAX
 from canal_group.binlog.server.login import GuardedConnection, LoginRefused, tls_context
 from canal_group.binlog.server.password import PasswordMissing, RenewedPassword
-from canal_group.binlog.server.row import Row
 from canal_group.binlog.server.semi_sync.source_side import VARIABLES, SemiSyncMode
 from canal_group.merge.errors import (
     CanalGroupError,
@@ -323,10 +322,9 @@ def query(
         SourceUnavailable: the connection broke.
         SourceUnfit: the account may not run it, or the answer exceeds its bounds.
     """
-    assert isinstance(connection, GuardedConnection), "its answers are not bounded"
     with (
         translated(address),
-        connection.bounded(bounds),
+        cast("BoundedConnection", connection).bounded(bounds),  # `connect` opens no other
         connection.cursor(pymysql.cursors.DictCursor) as cursor,
     ):
         cursor.execute(sql)

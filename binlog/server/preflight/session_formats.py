@@ -11,7 +11,7 @@ from typing import Any
 
 import pymysql
 
-from canal_group.binlog.server.row import Row
+from canal_group.binlog.server.answers import Row
 from canal_group.binlog.server.source import ServerFacts, SourceAddress, query, query_one
 from canal_group.merge.errors import SourceUnfit
 

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
@@ -95,12 +96,19 @@ class RogueServer:
         trick: played after the client's answer to the greeting.
         plugin: that the greeting names.
         pair: certificate and key; None: the greeting offers no TLS.
+        greet: played instead of the greeting; None: an honest greeting.
     """
 
     def __init__(
-        self, trick: Trick, *, plugin: str = "mysql_native_password", pair: Pair | None = None
+        self,
+        trick: Trick,
+        *,
+        plugin: str = "mysql_native_password",
+        pair: Pair | None = None,
+        greet: Trick | None = None,
     ) -> None:
         self._trick, self._plugin = trick, plugin
+        self._greet = self._greet_honestly if greet is None else greet
         self._tls: ssl.SSLContext | None = None
         if pair is not None:
             self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -138,7 +146,7 @@ class RogueServer:
                 self._trick(wire)
             wire.socket.close()
 
-    def _greet(self, wire: Wire) -> None:
+    def _greet_honestly(self, wire: Wire) -> None:
         able = _CAPABILITIES | (_SSL if self._tls is not None else 0)
         wire.send(
             b"\x0a8.0.36-rogue\0"
@@ -168,11 +176,9 @@ def login(wire: Wire) -> None:
 
 
 @contextmanager
-def rogue(
-    trick: Trick = login, *, plugin: str = "mysql_native_password", pair: Pair | None = None
-) -> Iterator[RogueServer]:
+def rogue(trick: Trick = login, **options: Any) -> Iterator[RogueServer]:
     """Run a server for a while."""
-    server = RogueServer(trick, plugin=plugin, pair=pair)
+    server = RogueServer(trick, **options)
     try:
         yield server
     finally:

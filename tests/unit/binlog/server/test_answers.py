@@ -129,10 +129,9 @@ def test_each_command_has_bounds(ask):
 
 
 def test_a_login_has_bounds():
-    with rogue() as server:
-        server._greet = one_packet_without_end
-        with pytest.raises(SourceUnfit, match=f"answers the login with more than {LOGIN.bytes_max} bytes"):
-            connect(address(server))
+    refused = pytest.raises(SourceUnfit, match=f"answers the login with more than {LOGIN.bytes_max} bytes")
+    with rogue(greet=one_packet_without_end) as server, refused:
+        connect(address(server))
 
     def switches(wire):
         while True:

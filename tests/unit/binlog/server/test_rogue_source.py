@@ -17,9 +17,9 @@ from support.security.rogue_server import OK, PUBLIC_KEY, SALT, Wire, rogue
 from support.security.rogue_server import login as let_in
 
 from canal_group.binlog.server import login
+from canal_group.binlog.server.answers import Row
 from canal_group.binlog.server.password import RenewedPassword
 from canal_group.binlog.server.preflight.preflight import preflight
-from canal_group.binlog.server.row import Row
 from canal_group.binlog.server.server_lookup import ServerLookup
 from canal_group.binlog.server.source import SourceAddress, connect, query, query_one
 from canal_group.merge.errors import CanalGroupError, SourceUnfit
