@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup tools suites demo recorded test sim reached chaos soak bench mutants check audit fuzz asan format clean
+.PHONY: help setup tools suites demo recorded test sim reached chaos soak bench check audit fuzz asan format clean
 
 BIN := .venv/bin
 # Four processes share the tests, by whole files: four also on two cores, because tests wait as well as compute. A run
@@ -45,9 +45,6 @@ soak: tools suites ## run the long tests, then seeds of chaos for some minutes (
 bench: setup ## measure: group, latency, transport, rpc, checksum and more (ARGS="group --json" for one)
 	@$(BIN)/python -m benchmarks $(or $(ARGS),all)
 
-mutants: setup ## put small faults into merge/ and what applies DDL, report those that no test notices (MODULES="binlog/schema" SAMPLE=200 SEED=7)
-	@PYTHONPATH=tests $(BIN)/python -m mutants $(MODULES) --seed $(or $(SEED),1) $(if $(SAMPLE),--sample $(SAMPLE)) $(ARGS)
-
 check: setup ## lint, formatting, types, import contracts, words that are not used, known vulnerabilities of dependencies
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -61,7 +58,9 @@ audit: setup ## check the versions in constraints.txt against a vulnerability da
 
 fuzz: setup ## damage binlogs, compare random rows with SELECT (MINUTES=1 SEEDS=20), and play new sequences of DDL
 	@PYTHONPATH=tests $(BIN)/python -m support.binlog.fuzz $(or $(MINUTES),1)
-	CANAL_GROUP_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest tests/integration/binlog/test_differential.py
+	CANAL_GROUP_SEEDS=$(or $(SEEDS),20) CANAL_GROUP_ALL_CASES=1 $(BIN)/python -m pytest \
+		--hypothesis-profile=chance tests/integration/binlog/test_differential.py tests/unit/binlog/snapshot \
+		tests/unit/binlog/schema/test_sql.py tests/property/test_snapshot_cursor.py
 	CANAL_GROUP_EXPLORE=1 $(BIN)/python -m pytest -m "soak or not soak" \
 		tests/integration/binlog/test_catalog.py tests/integration/binlog/test_random_ddl.py
 

@@ -58,7 +58,7 @@ class ThreadEvent(Protocol):
         """Return whether it is set."""
 
     def set(self) -> None:
-        """Set it and wake all threads that wait."""
+        """Set the flag and wake every waiting thread."""
 
     def clear(self) -> None:
         """Reset it."""
@@ -245,7 +245,7 @@ class Subscription:
     cursor: GroupPosition | None
     #: whether it was inactive for too long, so that its rows are no longer kept
     dropped: bool = False
-    #: what its sources had purged before it got it
+    #: losses: changes purged by the sources before their delivery
     losses: tuple[Loss, ...] = ()
     #: where the cursor was before it passed only transactions of which nothing is kept; None: it did not
     quiet_since: GroupPosition | None = None
@@ -318,7 +318,7 @@ class EpochStore(Protocol):
         """Return the names of a kind's keys that have a value, in order."""
 
     def get(self, key: Key, epoch: int) -> str | None:
-        """Return a value; None if there is none."""
+        """Return the stored value, or None."""
 
     def put(self, key: Key, text: str, epoch: int, *, may_wait: bool = False) -> None:
         """Write a value over the one before, all of it or nothing.
@@ -334,7 +334,7 @@ class EpochStore(Protocol):
         """Continue a value that exists with whole lines: what that costs does not depend on its length."""
 
     def delete(self, key: Key, epoch: int) -> None:
-        """Remove a value, if there is one."""
+        """Remove the stored value, if any."""
 
     def where(self, key: Key) -> str:
         """Return the file or node of a value, for messages."""

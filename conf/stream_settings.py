@@ -259,7 +259,7 @@ SNAPSHOT_WORKERS_MAX: Final = 16
 
 
 class SnapshotSettings(Settings):
-    """How the rows that there are are read for clients that begin with them."""
+    """How existing rows are read for clients that begin with a snapshot."""
 
     #: connections to each source that read pages, for each client with a snapshot
     workers: Annotated[int, Field(ge=1, le=SNAPSHOT_WORKERS_MAX)] = 2
@@ -287,7 +287,7 @@ class SnapshotSettings(Settings):
 
 
 class BatchSettings(Settings):
-    """What is delivered under one batch id."""
+    """The bounds of one batch."""
 
     rows_max: Count = 131_072
     bytes_max: Count = 16 << 20

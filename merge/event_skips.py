@@ -28,7 +28,7 @@ class Stop:
     """Where a shard stands, as its group knows it."""
 
     shard: str
-    #: why it stopped; None: it did not
+    #: reason of the stop; None: the shard goes on
     error: CanalGroupError | None
     #: identity of the server that is read; empty: not known
     server: str = ""

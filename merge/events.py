@@ -30,7 +30,7 @@ class ConsumerState:
     epoch: int
     #: whether it was inactive for too long and its rows are no longer held
     dropped: bool = False
-    #: what its sources had purged before it got it
+    #: losses: changes purged by the sources before their delivery
     losses: tuple[Loss, ...] = ()
     #: where its cursor was before it passed only what nothing is kept of; None: it did not
     quiet_since: GroupPosition | None = None
@@ -40,11 +40,11 @@ class ConsumerState:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """This server became the active one; these subscriptions exist."""
+    """The server became active, with the given subscriptions."""
 
     at_us: int
     consumers: tuple[ConsumerState, ...]
-    #: the decisions on DDL as they were stored; None: none were
+    #: the stored decisions on DDL; None: nothing was stored
     ddl: str | None = None
 
 
@@ -79,7 +79,7 @@ class ShardReported:
     at_us: int
     #: identity of the server that is read, the same for a whole generation; empty: not known
     server: str = ""
-    #: whether its ring is full, so that it brings nothing until the ring is freed
+    #: whether the shard's ring is full: no header comes until the ring is freed
     full: bool = False
     #: whether it has stopped at its data; `ShardFailed` says why
     stopped: bool = False
@@ -89,7 +89,7 @@ class ShardReported:
     asked_us: int | None = None
     #: when the binlog files of `run` were created, seconds since 1970, by file name; only known files
     created: Mapping[str, int] = field(default_factory=dict)
-    #: what consumers call its tables where it reads; None: as before, or not known
+    #: destination names of the shard's tables at its read position; None: as before, or not known
     tables: frozenset[str] | None = None
 
 

@@ -15,12 +15,11 @@ from canal_group.merge.calls.consumers import Status
 from canal_group.merge.errors import CanalGroupError, ConfigError, RetryableError
 from canal_group.programs.demo.instance import DESTINATION, running, shard_name
 from canal_group.programs.demo.interrupts import Interrupts
-from canal_group.programs.demo.page import page_of
 from canal_group.programs.demo.proof import prove
 from canal_group.programs.demo.reading import Reading
 from canal_group.programs.demo.replica import Replica
 from canal_group.programs.demo.report import DemoReport
-from canal_group.programs.demo.run import read, reading_of, report_of, run, state_of
+from canal_group.programs.demo.run import page_of, read, reading_of, report_of, run, state_of
 from canal_group.programs.demo.show.progress import Progress
 from canal_group.programs.demo.show.summary import NextSteps, Outcome
 from canal_group.programs.demo.written import Record

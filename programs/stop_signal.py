@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 
 
 class StopSignal(threading.Event):
-    """An event that may be set while its one waiting thread is anywhere in its methods."""
+    """An event that a signal handler may set inside any method of the waiting thread."""
 
     def __init__(self) -> None:
         super().__init__()

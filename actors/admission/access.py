@@ -23,7 +23,7 @@ class Grant:
     destinations: frozenset[str] = frozenset()
     #: under which client ids; empty: any
     client_ids: frozenset[str] = frozenset()
-    #: whether it may change what is served
+    #: whether a client may stop, rewind or change the destination
     operate: bool = False
     #: what the client shows: a token, a certificate, or nothing
     shows: str = "token"
@@ -133,7 +133,7 @@ class Grants:
             certificate: the name in the certificate that it has proved to be its own; empty: it has none.
         """
         digest, grant = token_digest(token), None
-        # Compare all of them, so that the time does not depend on which one fits.
+        # Compare every token, so that the time does not tell which token fits.
         for stored, beside, granted in self.tokens:
             if compare_digest(stored, digest) and beside in {"", certificate}:
                 grant = granted

@@ -37,7 +37,7 @@ class Calls:
             return True
 
     def end(self, name: str) -> None:
-        """Count one call less: it was answered."""
+        """Count one answered call less."""
         with self._lock:
             self._counts[name] -= 1
 

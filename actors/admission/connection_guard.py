@@ -47,7 +47,7 @@ _BYTES_RECEIVED = struct.Struct("=128xQ")
 
 #: address and port of a connection's other end
 Peer: TypeAlias = tuple[str, int]
-#: a call that was let in: over which connection, and whose
+#: an admitted call: the connection's other end, and the caller's name
 _Heard: TypeAlias = tuple[Peer, str]
 
 
@@ -58,17 +58,17 @@ class _Connection:
     peer: Peer
     #: when it was seen first
     since_s: float
-    #: whose call was let in first; None: none was
+    #: caller of the first admitted call; None: no call was admitted yet
     name: str | None = None
     #: it is ended, and the server has not closed it yet
     shut: bool = False
-    #: bytes that it has brought, and those at the last call that was let in
+    #: bytes received so far, and their number at the last admitted call
     received: int = 0
     counted: int = 0
 
     @property
     def open_bytes(self) -> int:
-        """What it has brought since the last call that was let in."""
+        """Bytes since the connection's last admitted call."""
         return self.received - self.counted
 
 
@@ -88,7 +88,7 @@ class ConnectionGuard:
         self._sockets: dict[int, _Connection | None] = {}
         #: the lowest free descriptor when they were listed last, and when that was
         self._lowest_free, self._listed_s = -1, -LIST_S
-        #: calls that were let in since the last look, and those of them that came while it listed the sockets
+        #: calls admitted since the last look, also while the sockets are being listed
         self._heard: deque[_Heard] = deque()
         self._late: list[_Heard] = []
         #: connections that are to be ended
@@ -200,7 +200,7 @@ class ConnectionGuard:
                     yield connection
 
     def _list(self, port: int) -> None:
-        """Find the sockets of this process; forget those that are gone."""
+        """Find the sockets of this process; forget closed sockets."""
         present = set()
         for descriptor in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208  their names are wanted
             inode = _socket_inode(descriptor)

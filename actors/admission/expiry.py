@@ -26,7 +26,7 @@ class Expiry:
     file: Path
     #: seconds since 1970 UTC
     at_s: float
-    #: what reads the file when it starts
+    #: the process whose start reads the file
     reader: str = "instance"
 
     def has_come(self, now_s: float) -> bool:
@@ -50,7 +50,7 @@ def expiries(settings: InstanceSettings) -> list[Expiry]:
 
 
 def expiry_of(setting: str, file: Path, reader: str = "instance") -> Expiry | None:
-    """Return the expiry of a file: that of the certificate in it that expires first; None if it has none."""
+    """Return the expiry of the certificate in a file that expires first; None without a certificate."""
     try:
         certificates = x509.load_pem_x509_certificates(file.read_bytes())
     except (OSError, ValueError):

@@ -10,12 +10,12 @@ from typing import Final
 
 from canal_group.actors.process.clock import clock_s
 
-#: how long a login waits after one that failed, seconds; each further one doubles it
+#: wait of a login after the first failure, seconds; each further failure doubles the wait
 FIRST_S: Final = 0.1
 MAX_S: Final = 4.0
 #: how long after the last failed login an address is forgotten, seconds
 FORGET_S: Final = 60.0
-#: addresses that are remembered; one more forgets the one whose last failure is oldest
+#: addresses remembered; beyond this number the address with the oldest failure is forgotten
 ADDRESSES_MAX: Final = 1_024
 #: bits of an IPv6 address that its owner did not choose
 _IPV6_BITS: Final = 64

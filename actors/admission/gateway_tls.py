@@ -13,13 +13,13 @@ from canal_group.merge.tls import TlsFileUnusable, server_context
 
 @dataclass(frozen=True, slots=True)
 class GatewayTls:
-    """Files of a listener's TLS; they are read when it starts, so that a restart takes renewed ones."""
+    """Files of a listener's TLS, read at its start: a restart takes renewed certificates."""
 
     cert: Path
     key: Path
     #: authorities of the consumers' certificates; None: consumers need none
     client_ca: Path | None
-    #: the settings that name them, for errors
+    #: name of the settings' section, for errors
     settings: str = "gateway.ssl"
 
     def check(self) -> None:

@@ -47,11 +47,11 @@ class HeldConnections(Generic[_T]):
         return oldest
 
     def remove(self, connection: _T) -> None:
-        """Hold it no more: it showed who it is, or is closed."""
+        """Stop holding a connection that has logged in or is closed."""
         self._owners.pop(connection, None)
 
     def clear(self) -> list[_T]:
-        """Hold none any more; return those that were held."""
+        """Return the held connections and stop holding them."""
         held = list(self._owners)
         self._owners.clear()
         return held

@@ -20,7 +20,7 @@ _NAME = "token"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who makes a call: what it shows, and the grant that let it in."""
+    """The caller: the credential of a call, and the grant for that credential."""
 
     token: str = field(repr=False)
     #: the certificate's first alternative name, or its subject's common name if it has none. Empty, unless an

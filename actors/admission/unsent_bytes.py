@@ -25,12 +25,12 @@ GRACE_S: Final = 2.0
 
 @dataclass(eq=False, slots=True)
 class Answer:
-    """The bytes that are held for one answer."""
+    """The bytes held for one answer."""
 
-    #: whose it is: the address of the client
+    #: address of the answer's client
     owner: str
     size: int
-    #: ends it early; None: it is being made, or was ended
+    #: ends the answer early; None: still being made, or ended
     end: Callable[[], None] | None = None
     #: whether it was ended early
     is_ended: bool = False
@@ -55,7 +55,7 @@ class UnsentBytes:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._held: dict[Answer, None] = {}
-        #: those that wait, in the order in which they came
+        #: waiting answers, in the order of arrival
         self._waiting: dict[Answer, asyncio.Future[None]] = {}
         #: set while none waits
         self._nobody_waits = asyncio.Event()
@@ -112,7 +112,7 @@ class UnsentBytes:
         self._admit()
 
     def _admit(self) -> None:
-        """Let those in for which there is room; others give way to the first for which there is none."""
+        """Admit waiting answers while bytes are left; then let held answers make way for the first."""
         if self._look_again is not None:
             self._look_again.cancel()
         while self._waiting:

@@ -64,7 +64,7 @@ class HeldRows:
             self._unsent.sending(self._answer, abort)
 
     def read(self, count: int) -> None:
-        """Count bytes that their client has read."""
+        """Count bytes that the client has read."""
         if self._answer is not None:
             self._answer.read_bytes += count
 

@@ -156,7 +156,7 @@ class Connection:
         return self._wait(lambda: self._client.exists_async(path, watch=watcher))
 
     def read(self, path: str) -> bytes | None:
-        """Return a node's data, or None if there is no such node."""
+        """Return a node's data, or None if the node does not exist."""
         node = self.get(path)
         return None if node is None else node[0]
 

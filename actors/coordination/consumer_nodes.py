@@ -89,7 +89,7 @@ class ConsumerNodes:
         return last if last is not None and last.session not in {"", session} else None
 
     def session_keeping(self, client_id: str) -> str:
-        """Return the session whose node `running` is, if neither this server nor another one made it."""
+        """Return the session of a consumer that made its own node `running`; empty if a server made it."""
         node = self._connection.get(self._tree.client_running(client_id))
         if node is None or node[1].ephemeralOwner == self._connection.session_id:
             return ""
@@ -146,7 +146,7 @@ class ConsumerNodes:
 
 
 def lease_of(client_id: str, data: bytes) -> ConsumerLease | None:
-    """Return the lease that a node has; None: what it has is none."""
+    """Return the node's lease, or None if its data is not a lease."""
     lease = parsed(data)
     epoch = lease.get("epoch")
     if type(epoch) is not int:

@@ -302,7 +302,7 @@ def _config(data: Path, port: int, tick_ms: int) -> str:
 
 
 def _serves(port: int) -> bool:
-    """Return whether a ZooKeeper server reports that it serves; it accepts connections before it does."""
+    """Return whether a ZooKeeper server reports a mode: connections are accepted earlier."""
     return "Mode:" in _ask(port, "srvr")
 
 

@@ -26,7 +26,7 @@ class HeldTenure:
         self._lock = threading.Lock()
         #: the tenure of the last election won; None before the first
         self.last: Tenure | None = None
-        #: id of the session that won it and owns its `running` node
+        #: id of the session that won the election and owns the `running` node
         self.session_id = 0
 
     def won(self, tenure: Tenure, session_id: int) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from canal_group.actors.ports import ConsumerLease, ServerSeen
 from canal_group.actors.process.durable import make_folder, open_lock, replace_file
 from canal_group.merge.errors import ConfigError, CoordinatorUnavailable, UsageError
+from canal_group.merge.file_name import file_name
 from canal_group.merge.values.epoch import Tenure
 from canal_group.merge.well_known import NAME
 from canal_group.zookeeper.stop_mark import StopMark
@@ -153,14 +154,14 @@ class LocalCoordinator:
         return False
 
     def silence(self) -> None:
-        """Return None: there is no server that could be away."""
+        """Return None: a lock in a file depends on no other server."""
 
     def active_address(self) -> str:
         """Return an empty string: a lock does not tell which server holds it."""
         return ""
 
     def servers(self) -> list[ServerSeen]:
-        """Return this server if it is active: a lock does not tell who waits for it."""
+        """Return this server if active: a lock does not tell its waiting servers."""
         with self._lock:
             if self._tenure is None or self._tenure.over:
                 return []
@@ -232,7 +233,7 @@ class LocalCoordinator:
             self._release()
 
     def _wait_for_lock(self, folder: Path) -> int:
-        file = folder / f"{self._destination}.lock"
+        file = folder / file_name(f"{self._destination}.lock")
         try:
             make_folder(folder)
             fd = open_lock(file)
@@ -265,12 +266,12 @@ class LocalCoordinator:
         self._epochs = epochs
 
     def _file(self, folder: Path) -> Path:
-        return folder / f"{self._destination}.epochs.json"
+        return folder / file_name(f"{self._destination}.epochs.json")
 
 
 def stop_file(folder: Path, destination: str) -> Path:
     """Return the file that exists while an operator keeps a destination stopped."""
-    return folder / f"{destination}.stopped.json"
+    return folder / file_name(f"{destination}.stopped.json")
 
 
 def _load(file: Path) -> _Epochs:

@@ -36,7 +36,7 @@ class Switch(Protocol):
         """
 
     def start(self) -> StopMark | None:
-        """Remove the mark and return it; None if there was none."""
+        """Remove and return the mark; None without a mark."""
 
 
 class ZooKeeperSwitch:
@@ -98,7 +98,7 @@ class LocalSwitch:
             if self._file.exists():
                 return StopMark.from_json(self._file.read_bytes())
             make_folder(self._file.parent)
-            # The user who stops the destination need not be the one who serves it.
+            # Another user may stop the destination than the user of `serve`.
             replace_file(self._file, mark.to_json().decode(), PUBLIC)
         except OSError as error:
             raise CoordinatorUnavailable(f"{self._file} cannot be written ({error.strerror}).") from error

@@ -172,7 +172,7 @@ class ZooKeeperCoordinator:
         return self._tenure.require().check(self._clock())
 
     def stop_mark(self) -> StopMark | None:
-        """Return an operator's stop mark as it was last seen; None if there was none."""
+        """Return the operator's stop mark as last seen, or None."""
         return self._stop_mark
 
     def release_asked(self) -> bool:
@@ -395,7 +395,7 @@ class ZooKeeperCoordinator:
             if running is None or running.ephemeralOwner != session_id:
                 seen = seen.ended(f"The node {self._tree.running} no longer belongs to this server.")
             elif running.version:
-                # Only an operator writes to it: this server only creates it.
+                # Only an operator writes to the node; this server only creates the node.
                 self._look_whether_to_release()
             self._tenure.update(seen.confirmed(asked_at_s, self._lease_s()))
             self._look_at_stop_mark()

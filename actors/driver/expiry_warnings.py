@@ -35,7 +35,7 @@ class ExpiryWarnings:
             del self._instances[file]
         for file, instance in instances.items():
             if file not in self._instances or self._instances[file][0] is not instance:
-                # The files are read when the instance starts, so these are the certificates that it shows.
+                # Files are read at the start of an instance, which shows these certificates until its end.
                 certificates = _Certificates(expiries(instance.settings), instance.settings.destination)
                 self._instances[file] = instance, certificates
         now_s = time.monotonic()
@@ -44,7 +44,7 @@ class ExpiryWarnings:
 
 
 class _Certificates:
-    """The certificates that were read at one start."""
+    """The certificates read at one start."""
 
     def __init__(self, expire: list[Expiry], destination: str | None) -> None:
         self._expiries = expire

@@ -74,8 +74,9 @@ class GatewayProcess:
         self._address = GatewayAddress(settings.gateway)
         self._listener = gateway_wiring(settings, self._address, tls, audit_log)
         self._canal: list[_CanalAddress] = []
-        #: those that hold its addresses, and those of them that it serves
+        #: destinations with this gateway's address in their settings
         self._users: set[str] = set()
+        #: destinations that this gateway serves now
         self._served: dict[str, tuple[InstanceSettings, DestinationActors]] = {}
         self._absent: Sequence[InstanceSettings] = ()
         self._version = 0

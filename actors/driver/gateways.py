@@ -12,8 +12,8 @@ from canal_group.actors.gateway.address import Addresses
 from canal_group.actors.gateway.wiring import DestinationActors, GatewayWiring
 from canal_group.conf.settings import InstanceSettings
 
-#: destinations that are remembered, so that their clients are told to ask again while they are not served;
-#: one more forgets the one that was named longest ago
+#: withdrawn destinations remembered, whose clients are told to ask again;
+#: beyond this number the destination named longest ago is forgotten
 EXPECTED_MAX = 1_024
 
 
@@ -71,7 +71,7 @@ class Gateways:
             self._shared = {at: each for at, each in self._shared.items() if each is not process}
 
     def close(self) -> None:
-        """End all that are shared: one that does not answer is not told what it serves no more."""
+        """End the shared gateways, without a last call that a dead process would not answer."""
         for process in self._shared.values():
             process.close()
         self._shared.clear()

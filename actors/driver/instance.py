@@ -50,7 +50,7 @@ class Instance:
     zookeeper: EmbeddedZooKeeper | None
     #: who started that one
     zookeepers: ZooKeepers
-    #: the Ray under it, if it was started for it and ends with it
+    #: the Ray started for this instance; None: an older Ray, which outlives the instance
     own_ray: OwnRay | None
 
     @property
@@ -69,7 +69,7 @@ class Instance:
         return "" if self.addresses.canal is None else self.addresses.canal.advertised
 
     def ask_state(self) -> ObjectRef[dict[str, Any]]:
-        """Ask the group for its state, which says whether this instance's server is the active one."""
+        """Ask the group for its state, in which `active` tells whether this server is active."""
         answer: ObjectRef[dict[str, Any]] = self.group.status.options(concurrency_group="status").remote()
         return answer
 

@@ -75,7 +75,7 @@ _GROUP: dict[str, Any] = {
 }
 _GATEWAY: dict[str, Any] = {
     **_COMMON,
-    # Flight threads do its work; calls only say what it serves, and ask how it is.
+    # Flight threads serve rows; calls of the actor only change destinations and ask for states.
     "max_concurrency": 4,
 }
 

@@ -3,24 +3,68 @@
 Ray replaces 127.0.0.1 by an address that other machines reach, listens on every interface, and looks for a
 loopback cluster at the wrong address. It leaves loopback alone only where it knows no clusters, as on a
 desktop.
+
+Ray writes what an actor prints into files of its session, sends the lines to the driver, and there prints
+them with a prefix of its own, leaving out lines that resemble each other. Here they are logged instead. An
+actor's log lines are JSON (`ActorLog`) and become the records that they were. Everything else,
+such as the last words of an interpreter that crashes, or Ray's own, becomes a record each line. The driver
+loses lines that arrive after it has left Ray; the session's files have them.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import ray
-from ray._private import ray_constants
+from ray._private import ray_constants, worker
+from ray._private.ray_constants import LOG_PREFIX_EVENT_SUMMARY
 from ray._raylet import Config
 from ray.job_config import JobConfig
 
 from canal_group import malloc_tuning
-from canal_group.actors.driver.forwarded_log import forward_log
 from canal_group.actors.driver.ray_private import private_folder, require_token
+from canal_group.actors.process.log import origin_of
+from canal_group.actors.process.log_line import record_of
+
+#: the function by which Ray prints what actors, and raylets, have to say; ours replaces it
+_PRINTS = "print_to_stdstream"
+#: loggers of what is not a log line: an actor's output, and what else of Ray has something to say
+_ACTOR, _RAY = "ray.actor", "ray"
+
+
+def forward_log() -> None:
+    """Log what actors print, from the next time on that this process connects to Ray."""
+    setattr(worker, _PRINTS, _forward)
+
+
+def _forward(data: Mapping[str, Any], *_: Any, **__: Any) -> None:
+    """Log lines as Ray sends them: `lines`, `pid`, `is_err`, and of an actor `actor_name`, its `__repr__`."""
+    who = str(data.get("pid"))
+    if who == "autoscaler":
+        # Of a process that repeats its state every few seconds, Ray marks what is news.
+        news = (line.partition(LOG_PREFIX_EVENT_SUMMARY) for line in data["lines"])
+        lines = [after for _, mark, after in news if mark]
+    else:
+        lines = data["lines"]
+    logger = _ACTOR if who.isdecimal() else _RAY
+    level = logging.WARNING if data.get("is_err") or who == "raylet" else logging.INFO
+    origin = origin_of(data.get("actor_name") or "")
+    for line in lines:
+        record = record_of(line)
+        if record is None:
+            if not line.strip():
+                continue
+            record = logging.LogRecord(logger, level, "", 0, line, None, None)
+        for field, value in origin.items():
+            if not hasattr(record, field):
+                setattr(record, field, value)
+        logging.getLogger(record.name).handle(record)
+
 
 _log = logging.getLogger(__name__)
 
@@ -43,12 +87,12 @@ def start(
         namespace: where its actors' names stand.
         num_cpus: CPUs it may plan with; None: all of the machine's.
         forward: whether the actors' lines are logged here, too, see
-            `canal_group.actors.driver.forwarded_log`.
+            `canal_group.actors.driver.local_ray`.
         spare_processes: idle processes that it keeps, once it has started them.
     """
     require_token()
     _listen(forward)
-    # A Ray of our own always has a token of its own; its warning that it has one helps nobody.
+    # A Ray that `serve` starts always has a token; Ray's warning about the token helps nobody.
     logging.getLogger("ray").setLevel(logging.ERROR)
     start_ray = partial(
         ray.init,
@@ -79,7 +123,7 @@ def join(address: str, namespace: str, *, forward: bool = False) -> None:
         address: "host:port" of its head, or "auto" for the one that was started on this machine last.
         namespace: where our actors' names stand.
         forward: whether the actors' lines are logged here, too, see
-            `canal_group.actors.driver.forwarded_log`.
+            `canal_group.actors.driver.local_ray`.
     """
     _listen(forward)
     logging.getLogger("ray").setLevel(logging.WARNING)
@@ -123,12 +167,14 @@ def _configured(spare_processes: int) -> Iterator[None]:
         "RAY_worker_niceness": 0,
         # Else there is a line in the log for each, beside that of the actor that ended.
         "RAY_enable_output_error_log_if_still_retry": 0,
+        # Ray answers every user of the machine who asks for its metrics, and has no token for them.
+        "RAY_enable_metrics_collection": 0,
     }
     if spare_processes:
         settings |= {
             "RAY_preload_python_modules": _PRELOADED,
             "RAY_num_workers_soft_limit": spare_processes,
-            # By default it starts one for each CPU with itself, and ends those that are too many.
+            # By default Ray starts a process for each CPU at once, and later ends surplus processes.
             "RAY_prestart_worker_first_driver": 0,
         }
     ours = {name: str(value) for name, value in settings.items() if name not in os.environ}

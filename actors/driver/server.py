@@ -51,7 +51,7 @@ class Server:
         self._own_ray: OwnRay | None = None
         #: what was said last of a file, and of a destination's role: nothing is said twice
         self._complaints: dict[Path, str] = {}
-        #: the instance files that there were when they were looked for last; None: they were not yet
+        #: instance files of the last look at the folders; None before the first look
         self._files: frozenset[Path] | None = None
         self._roles: dict[Path, str] = {}
 
@@ -118,7 +118,7 @@ class Server:
             except RetryableError:
                 continue  # It stands by, or restarts, and is told again.
             except ConfigError:
-                # What an operator's command made of it cannot become this while it runs.
+                # A running instance that commands have changed cannot take these settings over.
                 restart[file] = settings
             except (CanalGroupError, ray.exceptions.RayError) as error:
                 refused[file] = ConfigError(f"{file} cannot be applied: {error}")

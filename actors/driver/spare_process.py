@@ -68,7 +68,7 @@ def _nothing() -> None:
 
 
 def spare_pid() -> int | None:
-    """Return the process of the Ray that was started here that is idle, or starts; None: there is none."""
+    """Return the pid of this machine's idle or starting Ray process; None without a spare process."""
     node = worker._global_node  # noqa: SLF001
     raylets = [] if node is None else node.all_processes.get(ray_constants.PROCESS_TYPE_RAYLET, [])
     for raylet in raylets:

@@ -28,7 +28,7 @@ from canal_group.merge.rows.table_filter import TableFilter
 from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.header import Flag, Headers
 
-#: batches whose headers are cached, so that reading their rows needs no request to the group
+#: batches with cached headers, whose rows are read without a request to the group
 PLANS_MAX = 128
 #: field of canal's Messages that has an entry
 MESSAGES_ENTRY = 2

@@ -60,7 +60,7 @@ class Destinations:
     def __init__(self) -> None:
         self._table = _Table()
         self._canal = CanalListeners()
-        #: calls and packets for none of those that are served
+        #: counters of calls and packets for destinations that are not served
         self.unserved: GatewayCounters = new_counters()
 
     def grants(self) -> Grants:

@@ -45,7 +45,7 @@ class _Table:
     """What is known of one table."""
 
     def __init__(self, shown: Future[list[Definition] | None]) -> None:
-        #: what the shards show of it; None: they could not
+        #: definitions shown by the shards; None: no shard could show any
         self.shown = shown
         self.asked_at_s = time.monotonic()
         #: the versions whose rows were delivered, by their columns as bytes

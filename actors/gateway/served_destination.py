@@ -1,4 +1,4 @@
-"""A destination that a gateway serves: what answers for it, from when it is added until it is withdrawn."""
+"""A served destination of a gateway, from the addition to the withdrawal."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ServedDestination:
         )
         #: questions to its sources and shards that are being answered
         self.questions = Calls(QUESTIONS_MAX, ALL_QUESTIONS_MAX)
-        #: None: it is not served by canal's protocol
+        #: None without canal's protocol
         self.canal: CanalDestination | None = None
         if wiring.canal is not None:
             self.canal = CanalDestination(

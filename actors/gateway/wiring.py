@@ -1,4 +1,4 @@
-"""What a gateway is made of: its listener, and the destinations of its server that belong there."""
+"""A gateway's wiring: its listener, and the server's destinations at that listener."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DestinationWiring:
     lease_s: float
     #: whether a client id that begins without saying where has a snapshot
     snapshot: bool
-    #: None: it is not served by canal's protocol
+    #: None without canal's protocol
     canal: CanalWiring | None
     #: None: it is absent, about to start or stopped. Its clients are let in, and told to ask again
     actors: DestinationActors | None

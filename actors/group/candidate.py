@@ -84,7 +84,7 @@ class Candidate:
         parts: Parts = wiring,
         tick_s: float = TICK_S,
     ) -> None:
-        #: the group that it serves; None while it stands by
+        #: the group of the active server; None on a standby
         self.group: ActiveGroup | None = None
         self._registration = registration
         self._identity = identity

@@ -164,7 +164,7 @@ class Follower:
             self._telling = asyncio.get_running_loop().call_later(FREE_WITHIN_S, self.flush)
 
     def flush(self) -> None:
-        """Tell the ring now what it may drop, unless it was told."""
+        """Tell the ring now what to free, unless already told."""
         done = self._to_tell()
         if done != NOTHING and self._rpc is not None:
             self._rpc.free(self._epoch, self._generation, done)

@@ -49,7 +49,7 @@ class Leases:
         return leases
 
     async def session_keeping(self, client_id: str) -> str:
-        """Return the session of a consumer that made its running node itself; empty: there is none."""
+        """Return the session of a consumer that made its own running node; empty without such a node."""
         return await self._host.blocking(self._coordinator.session_keeping, client_id)
 
     def want(self, client_id: str, holder: str, session: str, *, announced: bool = True) -> None:

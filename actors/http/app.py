@@ -23,9 +23,8 @@ from canal_group.actors.http import errors
 from canal_group.actors.http.ascii_json import AsciiJson
 from canal_group.actors.http.body_limit import BodyLimit
 from canal_group.actors.http.call_paths import CallPaths
-from canal_group.actors.http.callers import Callers
+from canal_group.actors.http.callers import Callers, CallersOnly
 from canal_group.actors.http.changes import Changes
-from canal_group.actors.http.instance_files import InstanceFiles
 from canal_group.actors.http.metrics.exposition import exposed
 from canal_group.actors.http.metrics.instances import InstanceFamilies
 from canal_group.actors.http.operations import Operations
@@ -46,8 +45,6 @@ class App:
         callers: checks who calls.
         audit_log: is told of every change.
         recent_log: has the last lines of each instance's log.
-        files: returns the instance files, by destination.
-        writable: whether they may be replaced.
         hosts: names by which this service may be addressed, against DNS rebinding; "*": any.
         starting: returns whether an instance file was given that is neither started nor refused by name.
     """
@@ -58,9 +55,7 @@ class App:
         callers: Callers,
         audit_log: AuditLog,
         recent_log: RecentLog,
-        files: Callable[[], Mapping[str, Path]],
         *,
-        writable: bool,
         hosts: list[str],
         starting: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -78,6 +73,7 @@ class App:
             docs_url=None,
             redoc_url=None,
         )
+        app.add_middleware(CallersOnly, callers=callers)
         app.add_middleware(BodyLimit)
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
         app.middleware("http")(_with_headers)
@@ -89,7 +85,6 @@ class App:
         changes = Changes(audit_log, questions)
         app.include_router(Operations(callers, changes, recent_log).router())
         app.include_router(CallPaths(callers, changes).router())
-        app.include_router(InstanceFiles(callers, audit_log, files, writable).router())
         app.get("/metrics", summary="Metrics of every instance that the caller may read")(self.metrics)
         app.get("/api/instances/{destination}/metrics", summary="Metrics of one instance")(self.metrics_of)
         app.get("/api/audit", summary="The last changes that operators made")(self.audit)

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from canal_group.actors.http.errors import TooLarge, answer_ours
 
-#: bytes of a request's body: an instance file, as JSON
+#: bytes of a request's body
 BODY_BYTES_MAX = 1 << 20
 
 

@@ -6,14 +6,22 @@ gateway.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from canal_group.actors.admission.access import READER, Grant
-from canal_group.actors.http.errors import NotFound, Unauthenticated
+from canal_group.actors.http.errors import NotFound, Unauthenticated, answer_ours
 from canal_group.actors.http.served import Served
-from canal_group.merge.errors import AccessDenied
+from canal_group.merge.errors import AccessDenied, CanalGroupError
+
+#: paths that name no instance, and show what the package has: everybody may ask for them
+_OPEN: Final = re.compile(r"/|/live|/ready|/openapi\.json|/page(/.*)?", re.DOTALL)
+_DESTINATION: Final = re.compile(r"/api/instances/([^/]+)")
 
 
 class Callers:
@@ -82,6 +90,14 @@ class Callers:
         grant.check(destination, operation=operation)
         return one, grant
 
+    def check(self, request: Request) -> None:
+        """Return if a caller may read the instance that a path names, or any; raises as `reader`."""
+        destination = _DESTINATION.match(request.scope["path"])
+        if destination is None:
+            self.readable(request)
+        else:
+            self.reader(request, destination[1])
+
     def _grant(self, one: Served, request: Request) -> Grant:
         token = token_of(request)
         grant = one.grants.find(token)
@@ -95,6 +111,29 @@ class Callers:
     def _is_unknown(self, token: str) -> bool:
         """Return whether no instance knows a token: its caller is told, also where none is needed."""
         return not any(one.grants.knows(token) for one in self._served().values())
+
+
+class CallersOnly:
+    """Refuses strangers before a body is read, whatever the path and method; an ASGI middleware.
+
+    Args:
+        app: answers the callers that are known.
+        callers: checks them.
+    """
+
+    def __init__(self, app: ASGIApp, callers: Callers) -> None:
+        self._app, self._callers = app, callers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, if the caller may read the instance of the path."""
+        if scope["type"] == "http" and not _OPEN.fullmatch(scope["path"]):
+            request = Request(scope)
+            try:
+                await run_in_threadpool(self._callers.check, request)
+            except CanalGroupError as error:
+                await answer_ours(request, error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 def token_of(request: Request) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
+import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from canal_group.actors.admission.connection_guard import ConnectionGuard
 from canal_group.conf.listeners.connection_bounds import ConnectionBounds
@@ -18,8 +22,27 @@ from canal_group.merge.errors import ConfigError
 CONNECTIONS_MAX = 256
 #: seconds after which a silent connection is closed
 KEEP_ALIVE_S = 15
+#: bytes of a request line and of all headers together
+HEAD_BYTES_MAX: Final = 64 << 10
 #: seconds that requests may take to end when it is closed
 CLOSE_S = 5.0
+#: seconds that a caller has to read why its head is refused
+_LINGER_S: Final = 1.0
+#: Request Header Fields Too Large
+_TOO_LARGE: Final = 431
+
+_REFUSED: Final = json.dumps(
+    {
+        "error": "UsageError",
+        "message": f"The request line and the headers have more than {HEAD_BYTES_MAX:,} bytes together.",
+        "hint": "Send fewer or shorter headers.",
+    }
+).encode()
+_REFUSED_HEADERS: Final = [
+    (b"content-type", b"application/json"),
+    (b"content-length", str(len(_REFUSED)).encode()),
+    (b"connection", b"close"),
+]
 
 
 class Listener:
@@ -52,7 +75,10 @@ class Listener:
         self.guard = ConnectionGuard(ConnectionBounds(connections_max=CONNECTIONS_MAX))
         # Connections are the guard's: uvicorn's own limit counts silent ones, and refuses the new one.
         config = uvicorn.Config(
-            app,
+            _HeadLimit(app),
+            http=_Protocol,
+            ws="none",
+            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -85,6 +111,50 @@ class Listener:
 
     def _run(self) -> None:
         asyncio.run(self._uvicorn.serve(sockets=[self._socket]))
+
+
+class _HeadLimit:
+    """Refuses a head of more than `HEAD_BYTES_MAX` bytes that came in one piece; an ASGI application."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or _head_bytes(scope) <= HEAD_BYTES_MAX:
+            await self._app(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": _TOO_LARGE, "headers": _REFUSED_HEADERS})
+        await send({"type": "http.response.body", "body": _REFUSED})
+
+
+class _Protocol(H11Protocol):
+    """HTTP/1.1 with an answer of its own to a head that is too large while parts of it arrive."""
+
+    _refused = False
+
+    def data_received(self, data: bytes) -> None:
+        if not self._refused:
+            super().data_received(data)
+
+    def send_400_response(self, msg: str) -> None:
+        error = sys.exception()
+        if not isinstance(error, h11.RemoteProtocolError) or error.error_status_hint != _TOO_LARGE:
+            super().send_400_response(msg)
+            return
+        answer = h11.Response(status_code=_TOO_LARGE, headers=_REFUSED_HEADERS)
+        for event in (answer, h11.Data(data=_REFUSED), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        # To close a connection with unread bytes would take the answer back: they are dropped for a while.
+        self._refused = True
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(_LINGER_S, self.transport.close)
+
+
+def _head_bytes(scope: Any) -> int:
+    """Return the bytes of a request line and of its headers, with the ends of their lines."""
+    line = len(scope["method"]) + len(scope["raw_path"]) + len(scope["query_string"]) + len("  HTTP/1.1\r\n")
+    return line + sum(len(name) + len(value) + len(": \r\n") for name, value in scope["headers"])
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -39,8 +39,6 @@ class HttpSettings:
     key: Path | None = None
     #: where changes are logged
     audit_log: Path = Path("audit.jsonl")
-    #: whether instance files may be replaced
-    edit: bool = False
 
     def check(self) -> None:
         """Return if the service may listen there.
@@ -96,8 +94,6 @@ class HttpService:
             callers,
             AuditLog(settings.audit_log),
             self._recent_log,
-            self._files,
-            writable=settings.edit,
             hosts=hosts,
             starting=lambda: self._closing.is_set() or begins(),
         )
@@ -150,9 +146,6 @@ class HttpService:
                 for file, instance in running.items()
             }
             return {served.destination: served for _, served in self._known.values()}
-
-    def _files(self) -> Mapping[str, Path]:
-        return {instance.settings.destination: file for file, instance in self._server.instances.items()}
 
 
 def _bound(settings: HttpSettings) -> socket.socket:

@@ -83,7 +83,7 @@ class FileStore:
         return sorted(name.removeprefix(begin).removesuffix(end) for name in matching)
 
     def get(self, key: Key, epoch: int) -> str | None:
-        """Return a value; None if there is none."""
+        """Return the stored value, or None."""
         file = self._file(key)
         with self._under(epoch, str(key)):
             try:
@@ -117,7 +117,7 @@ class FileStore:
                 raise damaged(str(file), key.kind, f"{type(error).__name__}: {error}") from error
 
     def delete(self, key: Key, epoch: int) -> None:
-        """Remove a value, if there is one."""
+        """Remove the stored value, if any."""
         file = self._file(key)
         with self._under(epoch, str(key)), _writes(file):
             remove_file(file)

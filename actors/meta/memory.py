@@ -31,7 +31,7 @@ class MemoryStore:
             return sorted(key.name for key in self._values if key.kind == kind)
 
     def get(self, key: Key, epoch: int) -> str | None:
-        """Return a value; None if there is none."""
+        """Return the stored value, or None."""
         with self._lock:
             self._enter(epoch, key)
             return self._values.get(key)
@@ -51,7 +51,7 @@ class MemoryStore:
             self._values[key] += text
 
     def delete(self, key: Key, epoch: int) -> None:
-        """Remove a value, if there is one."""
+        """Remove the stored value, if any."""
         with self._lock:
             self._enter(epoch, key)
             self._values.pop(key, None)

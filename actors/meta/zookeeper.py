@@ -30,7 +30,7 @@ class FencedNodes(Protocol):
     """What it needs from ZooKeeper; `canal_group.actors.coordination.connection.Connection` implements it."""
 
     def read(self, path: str) -> bytes | None:
-        """Return a node's data, or None if there is no such node."""
+        """Return a node's data, or None if the node does not exist."""
 
     def children(self, path: str) -> list[str]:
         """Return the names of a node's children in order; none if there is no such node."""
@@ -106,7 +106,7 @@ class ZooKeeperStore:
         ]
 
     def get(self, key: Key, epoch: int) -> str | None:
-        """Return a value; None if there is none."""
+        """Return the stored value, or None."""
         self._nodes.check_epoch(epoch)
         with self._reads(key):
             return self._members(key) if key.kind.members else self._texts.read(self._text(key))
@@ -131,7 +131,7 @@ class ZooKeeperStore:
             self._texts.append(self._text(key), text, epoch)
 
     def delete(self, key: Key, epoch: int) -> None:
-        """Remove a value, if there is one."""
+        """Remove the stored value, if any."""
         if key.kind.members:
             node = self._tree.client(key.name)
             self._nodes.write(epoch, [(f"{node}/{member}", None) for member in key.kind.members])

@@ -72,7 +72,7 @@ class TextNodes:
         return [name for name in children if ":" not in name]
 
     def read(self, node: str) -> str | None:
-        """Return a text; None if there is none."""
+        """Return the stored text, or None."""
         listed = self._listed(node)
         if listed is None:
             return None
@@ -117,7 +117,7 @@ class TextNodes:
         self._write_nodes(epoch, [(path, zlib.compress(text.encode())), (node, listed.to_bytes())])
 
     def remove(self, node: str, epoch: int) -> None:
-        """Remove a text, if there is one."""
+        """Remove the stored text, if any."""
         self._write_nodes(epoch, [(node, None), *self._removal(node, self._listed(node))])
 
     def _listed(self, node: str) -> _Listed | None:

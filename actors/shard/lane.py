@@ -52,7 +52,7 @@ class Held:
     #: the low watermark that was reported last, and when, seconds
     reported_us: int | None = None
     reported_at_s: float = 0.0
-    #: what consumers call its tables, and when that was compared last, seconds
+    #: destination names of the lane's tables, and the time of their last comparison, seconds
     tables: frozenset[str] | None = None
     tables_at_s: float = float("-inf")
     #: whether the last report was so large that more headers are certain to follow

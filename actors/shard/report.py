@@ -19,7 +19,7 @@ class ShardReport:
 
     #: new headers; None if there are none
     run: HeaderRun | None
-    #: the source's low watermark after all headers so far; None if there is none to report
+    #: the source's low watermark after all headers so far; None: nothing new
     frontier_us: int | None
     #: why the shard stopped; None if it did not
     error: CanalGroupError | None
@@ -34,7 +34,7 @@ class ShardReport:
     created: Mapping[str, int] = field(default_factory=dict)
     #: what is new of the schema history, to be stored before anything of `run` is delivered; None: nothing
     history: HistoryText | None = None
-    #: what consumers call its tables; None: as before, or not known
+    #: destination names of the shard's tables; None: as before, or not known
     tables: frozenset[str] | None = None
     #: what the shard is reading, for the case that it does not answer any more; empty: not known
     reading: str = ""

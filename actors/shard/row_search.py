@@ -8,6 +8,7 @@ consumer sees, such as history, is not found. Nothing of a row is returned but w
 from __future__ import annotations
 
 import contextlib
+import json
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -24,9 +25,9 @@ from canal_group.binlog.grammar.tables import Select
 from canal_group.binlog.second_opinion.tail import tail_of_files, tail_of_server
 from canal_group.binlog.server.server_lookup import ServerLookup
 from canal_group.binlog.server.source import SourceAddress, connect
-from canal_group.merge.errors import DataError
+from canal_group.merge.errors import DataError, UsageError
 from canal_group.merge.rows.row_key import RowKey
-from canal_group.merge.values.chunk import Chunk, Op, TableRows
+from canal_group.merge.values.chunk import PRIMARY_KEY, Chunk, Op, TableRows
 from canal_group.merge.values.header import gtid_text
 
 #: most changes that an answer holds; older ones are left out
@@ -57,7 +58,8 @@ def changes_of(
         processing: the rules of tables; None: none.
 
     Raises:
-        UsageError: the key does not fit the table's.
+        UsageError: the key does not fit the table's, or the rules keep a column of it from consumers: whether
+            a row has a value would tell it.
         SourceUnavailable, SourceUnfit: the source does not answer, or refuses.
         DataError: its binlog cannot be read.
     """
@@ -75,6 +77,7 @@ def changes_of(
         )
         for chunk in map(view.apply, reader):
             for table in chunk.tables:
+                _check_shown(processing, table, key)
                 matches = key.changes(table.rows)
                 if matches is None:
                     unknown += table.rows.num_rows
@@ -84,6 +87,19 @@ def changes_of(
                         _change(chunk, table, row, kept_rows) for row in matches.nonzero()[0].tolist()
                     )
     return {"changes": list(changes), "files": [file.name for file in files], "unknown": unknown}
+
+
+def _check_shown(processing: Processing, table: TableRows, key: RowKey) -> None:
+    """Return if the values of a table's primary key leave the shard as they are."""
+    names = [field.name for field in table.rows.schema.field("after").type]
+    kept_back = processing.hidden(table.source or table.name, names, table.lineage)
+    of_key = set(kept_back).intersection(json.loads(table.rows.schema.metadata[PRIMARY_KEY]))
+    if of_key:
+        raise UsageError(
+            f"A rule of the filter keeps {', '.join(sorted(of_key))} of the primary key of {key.table} from"
+            " consumers, so no row is looked for by it.",
+            hint="Trace a transaction by its GTID.",
+        )
 
 
 def _kept(processing: Processing, chunk: Chunk) -> set[tuple[int, int]]:

@@ -77,7 +77,7 @@ class Shard:
         self._live = self._made(wiring, live=True)
         #: by number, those of replays
         self._replays: dict[int, Lane] = {}
-        #: the newest epoch that it was opened under
+        #: newest epoch under which the shard was opened
         self._epoch = 0
         self._changing = host.lock()
         #: never set; the watch thread waits on it

@@ -82,7 +82,7 @@ class ShardCounters:
             self._contradicted[str(error.details.get("table", OTHER))] += 1
 
     def ended(self, counts: ReadCounts) -> None:
-        """Count what a reader read that has ended."""
+        """Add the counts of a reader that has ended."""
         self._read = self._read + counts
 
     def describe(self, reading: ReadCounts) -> dict[str, Any]:

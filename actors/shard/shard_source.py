@@ -25,6 +25,7 @@ from canal_group.actors.snapshot.snapshot_wiring import remove_unused, snapshot_
 from canal_group.binlog.files.files_reader import FilesReader, FilesSource, locate
 from canal_group.binlog.grammar.decoding import Decoding
 from canal_group.binlog.grammar.skips import Skips
+from canal_group.binlog.schema.ancestry import Ancestry
 from canal_group.binlog.schema.definition import SourceName, TableDefinition
 from canal_group.binlog.server.definitions.source_definitions import SourceDefinitions
 from canal_group.binlog.server.described import Described, described, shown_now
@@ -69,7 +70,7 @@ class ShardSource:
         self._limits = limits_of(wiring.reader)
         #: latest columns of the tables that were read; as many as the source has tables
         self.columns: dict[TableName, pa.Schema] = {}
-        #: the servers, and what is known of their tables; None for files
+        #: the servers and their table definitions; None for files
         self._hosts: SourceHosts | None = None
         self._definitions: SourceDefinitions | None = None
         #: what operators have left out; replaced as a whole
@@ -168,7 +169,9 @@ class ShardSource:
         settled = None if settings.visible_after_s is None else SettledLog(settings.visible_after_s)
         # Both come whole: a page, and what a chunk has of a transaction.
         rows_max = self._wiring.reader.chunk_rows_max
-        pages = PageSource(self._name, address, self._sink.select, self._origins, settled, rows_max)
+        pages = PageSource(
+            self._name, address, self._sink.select, self._ancestry, self._processing.hidden, settled, rows_max
+        )
         return snapshot_parts(settings, pages, position, host)
 
     def remove_unused_pages(self) -> None:
@@ -176,8 +179,8 @@ class ShardSource:
         if not isinstance(self._wiring.source, FilesSource):
             remove_unused(self._wiring.source)
 
-    def _origins(self, name: TableName) -> tuple[TableName, ...]:
-        return () if self._definitions is None else self._definitions.origins(SourceName(*name))
+    def _ancestry(self, name: TableName) -> Ancestry | None:
+        return None if self._definitions is None else self._definitions.ancestry(SourceName(*name))
 
     # ---- the schema history ------------------------------------------------------------------------------
 
@@ -239,7 +242,7 @@ class ShardSource:
     def _described(self, name: TableName) -> list[Described]:
         followed = [] if self._definitions is None else self._definitions.known_as(name)
         schemas = [
-            described(table, self._definitions.origins(table.name))
+            described(table, self._definitions.ancestry(table.name))
             for table in followed
             if self._definitions is not None and isinstance(table, TableDefinition)
         ]

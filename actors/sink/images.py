@@ -28,7 +28,7 @@ class Images:
 
     @property
     def missing(self) -> bool:
-        """Whether there are rows, and none has this image."""
+        """Whether every row lacks the image, and a row exists."""
         return len(self.present) > 0 and not self.present.any()
 
     @classmethod
@@ -57,7 +57,7 @@ class Images:
         return pa.StructArray.from_arrays(self.columns, fields=list(fields), mask=pa.array(~self.present))
 
     def bits(self) -> Any:
-        """Return the column that says what is absent."""
+        """Return the column of absent column indexes."""
         absent, count = self.absent, len(self.columns)
         if absent is None:
             absent = np.zeros((len(self.present), count), np.bool_)

@@ -28,7 +28,7 @@ class ProcessFailed(Exception):  # noqa: N818  named for what happened
 
 @dataclass(frozen=True)
 class Process:
-    """One function, which is made when it is needed first."""
+    """One function, made at its first use."""
 
     name: str
     #: makes the function; raises ConfigError if that is not possible on this machine
@@ -40,7 +40,7 @@ class Process:
 
     @property
     def reads(self) -> Sequence[str]:
-        """The names of the columns that it reads."""
+        """Names of the columns that the function reads."""
         return tuple(self._function.reads)
 
     @cached_property

@@ -55,6 +55,18 @@ class Processing:
         rule = self._decision(source, origins)
         return rule is not None and bool(rule.protected)
 
+    def hidden(self, source: TableName, columns: Sequence[str], lineage: Lineage) -> tuple[str, ...]:
+        """Return the columns of a table whose values must not leave the shard as they are.
+
+        Args:
+            source: the table's name in the source.
+            columns: names of all its columns.
+            lineage: where their values come from.
+        """
+        rule = self._decision(source, lineage.origins)
+        clear = None if rule is None else rule.clear(columns, lineage)
+        return tuple(name for name in columns if clear is not None and name.lower() not in clear)
+
     def _decide(self, source: TableName, origins: tuple[TableName, ...]) -> TableRule | None:
         names = {source, *origins}
         names |= {TableName(name.schema, table) for name in names for table in copied_tables(name.table)}

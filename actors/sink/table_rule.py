@@ -91,6 +91,10 @@ class TableRule:
         """The columns whose values must not leave the shard as they are."""
         return self.black_columns | frozenset(self.masks)
 
+    def clear(self, columns: Iterable[str], lineage: Lineage) -> frozenset[str]:
+        """Return the columns, in lower case, whose values leave the shard as they are."""
+        return self._kept(columns, lineage) - set(self.masks)
+
     def schema(self, source: TableName, schema: pa.Schema, lineage: Lineage | None = None) -> pa.Schema:
         """Return the schema of the table's rows after the rule; see `canal_group.merge.values.chunk`.
 
@@ -124,7 +128,7 @@ class TableRule:
         columns = list(rows.schema.field("after").type)
         names = self._kept([each.name for each in columns], lineage or Lineage())
         try:
-            self._check_names(source, [each.name for each in columns], names)
+            self._check_names(source, [each.name for each in columns], names, lineage or Lineage())
             return self._applied(source, rows, columns, names)
         except ProcessFailed as failed:
             assert self.process is not None, "no other part fails so"
@@ -268,11 +272,15 @@ class TableRule:
                     column=name,
                 )
 
-    def _check_names(self, source: TableName, columns: list[str], names: frozenset[str]) -> None:
+    def _check_names(
+        self, source: TableName, columns: list[str], names: frozenset[str], lineage: Lineage
+    ) -> None:
         existing = {name.lower() for name in columns}
         for name in self._named():
             if name.lower() not in existing:
-                raise self._refused(source, name, "which the table does not have")
+                computed = ", ".join(sorted(lineage.reading({name.lower()}) & existing))
+                also = f"; drop or mask {computed} by name, which was computed of it" if computed else ""
+                raise self._refused(source, name, f"which the table does not have{also}")
         result = [self.renamed.get(name.lower(), name).lower() for name in columns if name.lower() in names]
         result += [name.lower() for name in self.computed]
         if self.process is not None:

@@ -26,6 +26,7 @@ from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
 from canal_group.actors.snapshot.table_changes import change_of, changes_in
 from canal_group.binlog.archive.forms.key import Keys
 from canal_group.merge.errors import DataError, ShardUnavailable
+from canal_group.merge.file_name import file_name
 from canal_group.merge.snapshot.client_progress import FAILED_MAX
 from canal_group.merge.snapshot.cursor import OVER, SNAPSHOT_TEXT_MAX, SnapshotCursor, name_of_text
 from canal_group.merge.snapshot.steps import TableChange
@@ -145,7 +146,7 @@ class LaneSnapshot:
             self._snapshot.reconnected()
         if self._pages is not None:
             return
-        start, folder = self._parts.start, self._parts.folder / server
+        start, folder = self._parts.start, self._parts.folder / file_name(server)
         same = start.server == server
         start = replace(start, created_s=start.created_s or created.get(start.file, 0))
         try:

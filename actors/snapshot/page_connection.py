@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from canal_group.actors.snapshot.page_chunk import read_rows
 from canal_group.actors.snapshot.work import SelectedPage, TablePlan
 from canal_group.binlog.columns.columns import Losses
-from canal_group.binlog.schema.definition import Generated, SourceName
+from canal_group.binlog.schema.ancestry import Ancestry
+from canal_group.binlog.schema.definition import Generated, SourceName, TableDefinition
+from canal_group.binlog.schema.sql import probe, quoted
 from canal_group.binlog.server.access_hint import SELECT_DENIED
 from canal_group.binlog.server.definitions.dictionary import Dictionary
 from canal_group.binlog.server.preflight.preflight import account_of
 from canal_group.binlog.server.source import SourceAddress, connect, query, server_facts
+from canal_group.binlog.snapshot.condition import ConditionRefused, checked_condition
 from canal_group.binlog.snapshot.page_reader import PageReader
 from canal_group.binlog.snapshot.page_size import PageSize
 from canal_group.binlog.snapshot.point_reader import PointReader
 from canal_group.binlog.snapshot.ranges import ranges_of
 from canal_group.binlog.snapshot.row_order import RowOrder
-from canal_group.binlog.snapshot.selected_table import SelectedTable, quoted
+from canal_group.binlog.snapshot.selected_table import SelectedTable
 from canal_group.binlog.snapshot.server_load import ServerLoad
 from canal_group.binlog.snapshot.table_index import TableIndex
 from canal_group.binlog.snapshot.table_pages import PageSelect, TablePages
@@ -30,7 +33,7 @@ from canal_group.merge.errors import CanalGroupError, DataError, SourceUnavailab
 from canal_group.merge.snapshot.cursor import KeyRange
 from canal_group.merge.snapshot.steps import ReadPage
 from canal_group.merge.snapshot.table_key import TableKey
-from canal_group.merge.values.chunk import TableName, TableRows
+from canal_group.merge.values.chunk import Lineage, TableName, TableRows
 
 #: longest silence of a server while it selects a page, seconds
 PAGE_TIMEOUT_S: Final = 60.0
@@ -55,6 +58,10 @@ _PASSING: Final = {
     3024,
 }
 _DRIVERS: Final = range(2000, 3000)
+
+
+#: returns the columns of a table whose values must not leave the shard as they are, see `Processing.hidden`
+Hidden: TypeAlias = Callable[[TableName, Sequence[str], Lineage], Sequence[str]]
 
 
 class TableRefused(Exception):  # noqa: N818  it is what an operator is told of one table
@@ -150,15 +157,21 @@ class PageConnection:
     # ---- tables --------------------------------------------------------------------------------------------
 
     def readable(
-        self, name: TableName, consumers: TableName, origins: tuple[TableName, ...], where: str
+        self,
+        name: TableName,
+        consumers: TableName,
+        ancestry: Ancestry | None,
+        where: str,
+        hidden: Hidden,
     ) -> Readable:
         """Return how a table is read.
 
         Args:
             name: in the source.
             consumers: its name for them.
-            origins: see `Lineage`.
+            ancestry: where its values have come from; None: not known.
             where: which rows, SQL; empty: all.
+            hidden: see there.
 
         Raises:
             TableRefused: it cannot be read.
@@ -169,19 +182,26 @@ class PageConnection:
             raise TableRefused(f"what a page of it sees is {what}: {mends}")
         definition = self._dictionary.definition(SourceName(*name))
         if definition is None:
-            query(self._address, self._connection, f"SELECT 1 FROM {'.'.join(map(quoted, name))} LIMIT 0")  # noqa: S608 - they are quoted
+            query(self._address, self._connection, probe(name))
             raise TableRefused("its definition is not understood, or the account does not see it")
         try:
-            selected = SelectedTable.of(definition, consumers, origins)
+            selected = SelectedTable.of(definition, consumers, ancestry)
         except DataError as error:
             raise TableRefused(error.message) from error
+        columns = [column.name for column in definition.logged]
+        kept_back = hidden(name, columns, selected.schema.lineage)
+        order = _order(definition, kept_back)
+        try:
+            where = checked_condition(where, set(columns).difference(kept_back), kept_back)
+        except ConditionRefused as refused:
+            raise TableRefused(str(refused)) from refused
         # `a) OR (b` is refused as it stands, and `a LIMIT 1 -- ` in parentheses: pages need one expression.
         for condition in (f" WHERE {where}", f" WHERE ({where})") if where else ("",):
             query(self._address, self._connection, f"{selected.select}{condition} LIMIT 0")
         computed = frozenset(
             column.name for column in definition.logged if column.generated is not Generated.NO
         )
-        return Readable(selected, RowOrder.of(definition), PageSize(self._rows_max), where, computed)
+        return Readable(selected, order, PageSize(self._rows_max), where, computed)
 
     def plan(self, table: Readable) -> TablePlan:
         """Return how the snapshot of a table begins; raises SourceUnavailable, SourceUnfit."""
@@ -223,6 +243,27 @@ class PageConnection:
             return str(error)
         account = account_of(self._address, self._connection)
         return f"{error.message} GRANT SELECT ON {quoted(name.schema)}.* TO {account};"
+
+
+def _order(definition: TableDefinition, hidden: Sequence[str]) -> RowOrder | None:
+    """Return the order by which a table is read, whose values are in its cursor; None: in one piece.
+
+    Raises:
+        TableRefused: each of its keys has a column whose values must not leave the shard as they are.
+    """
+    orders = RowOrder.all_of(definition)
+    clear = next((order for order in orders if not set(hidden).intersection(order.names)), None)
+    if clear is None and orders:
+        kept_back = [sorted(set(hidden).intersection(order.names)) for order in orders]
+        keys = [
+            f"{order.index} has {', '.join(names)}" for order, names in zip(orders, kept_back, strict=True)
+        ]
+        raise TableRefused(
+            "the cursor of its snapshot would show columns that a rule of the filter keeps from consumers:"
+            f" key {'; key '.join(keys)}. Give it a UNIQUE key of other columns, NOT NULL, or leave it out of"
+            " the snapshot"
+        )
+    return clear
 
 
 def passes(error: CanalGroupError) -> bool:

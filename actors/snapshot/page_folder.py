@@ -29,7 +29,9 @@ import pyarrow as pa
 from canal_group.actors.process.durable import make_folder, replace_file
 from canal_group.actors.snapshot.page_chunk import PageAt, mark_chunk
 from canal_group.binlog.archive.forms.key import NO_KEYS, Keys
-from canal_group.merge.errors import DataError, ShardUnavailable
+from canal_group.merge.errors import DataError, ShardUnavailable, UsageError
+from canal_group.merge.file_name import file_name
+from canal_group.merge.printable import escaped
 from canal_group.merge.values.chunk import Chunk, TableName, TableRows
 from canal_group.merge.values.header import HEADER
 from canal_group.merge.values.position import Position, file_order
@@ -73,6 +75,7 @@ class PageFolder:
 
     Raises:
         OSError: it cannot be made or read.
+        DataError: it has a file that is not named as pages are.
     """
 
     def __init__(self, folder: Path, keys: Keys = NO_KEYS) -> None:
@@ -103,7 +106,8 @@ class PageFolder:
         for each in pages:
             _write(each, sink)
         (file, *first), (_, *last) = (_where(each.page) for each in (pages[0], pages[-1]))
-        path = self._folder / ("-".join([file, *(f"{number:020}" for number in (*first, *last))]) + _SUFFIX)
+        numbers = (f"{number:020}" for number in (*first, *last))
+        path = self._folder / file_name("-".join([file, *numbers]) + _SUFFIX)
         replace_file(path, self._sealed(sink.getvalue().to_pybytes(), path.name))
         with self._lock:
             insort(self._files, _page_file(path))
@@ -229,7 +233,13 @@ def _order(file: str, offset: int, row_begin: int) -> _Order:
 
 def _page_file(path: Path) -> _PageFile:
     file, *texts = path.name.removesuffix(_SUFFIX).rsplit("-", 4)
-    offset, row_begin, last_offset, last_row_begin = map(int, texts)
+    try:
+        file_order(file)
+        offset, row_begin, last_offset, last_row_begin = map(int, texts)
+    except (UsageError, ValueError) as error:
+        raise DataError(
+            f"{escaped(str(path))} is not a file of a snapshot's pages.", hint="Move it out of the folder."
+        ) from error
     return _PageFile(_order(file, offset, row_begin), _order(file, last_offset, last_row_begin), path)
 
 

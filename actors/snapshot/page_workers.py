@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from canal_group.actors.ports import Host
 from canal_group.actors.snapshot.load_limit import LoadLimit
-from canal_group.actors.snapshot.page_connection import PageConnection, Readable, TableRefused, passes
+from canal_group.actors.snapshot.page_connection import Hidden, PageConnection, Readable, TableRefused, passes
 from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
 from canal_group.actors.snapshot.work import Work
+from canal_group.binlog.schema.ancestry import Ancestry
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.binlog.snapshot.page_reader import TableAltered
 from canal_group.binlog.snapshot.table_pages import WHOLE_BYTES_MAX, PageTooLarge
@@ -49,8 +50,9 @@ class PageSource:
     address: SourceAddress
     #: returns consumers' name of a table; None: it is not kept
     select: Callable[[str, str], TableName | None]
-    #: returns the names that a table had
-    origins: Callable[[TableName], tuple[TableName, ...]]
+    #: returns where the values of a table have come from; None: nothing is known
+    ancestry: Callable[[TableName], Ancestry | None]
+    hidden: Hidden
     #: tells what is visible of a server without GTIDs; None: such a server is not read
     settled: SettledLog | None
     #: most rows of a page of a table that has a key
@@ -245,7 +247,8 @@ class PageWorkers:
                 table = self._readable(connection, work)
             else:
                 table = known.table
-            if table.signature != self._snapshot.signature(work):
+            fits = table.order is None or table.order.takes(step.rows)
+            if table.signature != self._snapshot.signature(work) or not fits:
                 self._snapshot.page_missed(work, other_key=True)
                 return
             page = connection.page(table, step)
@@ -268,7 +271,7 @@ class PageWorkers:
         if consumers is None:
             raise TableRefused("the instance's filter leaves it out")
         where = self._cursor.where.get(name_text(name), "")
-        table = connection.readable(name, consumers, self._source.origins(name), where)
+        table = connection.readable(name, consumers, self._source.ancestry(name), where, self._source.hidden)
         with self._lock:
             self._known[name] = _Known(work.attempt, work.version, table)
         return table

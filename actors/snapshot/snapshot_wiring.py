@@ -23,6 +23,7 @@ from canal_group.binlog.archive.forms.key import NO_KEYS, read_keys
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.conf.stream_settings import SnapshotSettings
 from canal_group.merge.errors import SourceUnfit
+from canal_group.merge.file_name import file_name
 from canal_group.merge.snapshot.cursor import SnapshotCursor
 from canal_group.merge.values.position import Position
 
@@ -60,7 +61,7 @@ def snapshot_parts(
             hint="Give the instance `archive`, or subscribe without a snapshot.",
             shard=shard,
         )
-    folder = root / cursor.id
+    folder = root / file_name(cursor.id)
     try:
         make_folder(folder)
         os.utime(folder)
@@ -102,5 +103,6 @@ def remove_unused(address: SourceAddress) -> None:
 
 
 def _folder(address: SourceAddress) -> Path | None:
-    archive = address.archive
-    return None if archive is None else Path(archive.folder) / SNAPSHOTS / address.destination / address.name
+    if address.archive is None:
+        return None
+    return Path(address.archive.folder) / SNAPSHOTS / file_name(address.destination) / file_name(address.name)

@@ -47,7 +47,7 @@ class Selection:
     table: TableName | None = None
     #: whether images before the change are wanted for all rows; False: for deletes only
     before: bool = True
-    #: the only columns that are wanted; None: all
+    #: names of the wanted columns; None: all
     columns: tuple[str, ...] | None = None
     #: a reader's filter, see `canal_group.merge.rows.table_filter`, by the names that consumers know; empty:
     #: every table

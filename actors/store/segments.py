@@ -33,7 +33,7 @@ class Segment:
     size: int
     #: file descriptor, open as long as the segment is kept
     file: int = field(init=False)
-    #: its bytes, writable by this process only
+    #: the segment's bytes, writable by this process only
     bytes: memoryview = field(init=False, repr=False)
     #: whether the reader has received the file
     has_file: bool = False

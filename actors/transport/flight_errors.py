@@ -23,7 +23,7 @@ def flight_error(error: CanalGroupError) -> flight.FlightServerError:
 
 
 def our_error(error: Exception) -> CanalGroupError | None:
-    """Return the error of this project that a Flight error carries; None if it carries none."""
+    """Return the project's own error inside a Flight error, or None."""
     try:
         return error_from_json(getattr(error, "extra_info", b""))
     except ValueError:

@@ -96,7 +96,7 @@ class RowServer:
         )
 
     def close(self) -> None:
-        """Stop serving; readers keep what they have borrowed."""
+        """Stop serving; readers keep the segments borrowed so far."""
         self._shared_memory.close()
         self._server.shutdown()
 

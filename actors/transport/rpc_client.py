@@ -1,4 +1,4 @@
-"""RPC clients: of one connection, and of an actor that may restart, which reconnects by itself."""
+"""RPC clients: of one connection, and of an actor, with reconnects after its restart."""
 
 from __future__ import annotations
 

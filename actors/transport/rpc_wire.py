@@ -1,6 +1,6 @@
 """RPC wire format: addresses and frames of a connection between two processes of one instance.
 
-RPC connections serve frequent small calls, which cost several times as much through Ray; docs/adr/0016 has
+RPC connections serve frequent small calls, which cost several times as much through Ray; docs/adr/0009 has
 the figures. Ray only passes on the address and the secret. The calls are frames on a socket: four bytes of
 length, and a pickle.
 

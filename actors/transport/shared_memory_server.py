@@ -68,7 +68,7 @@ class Offer:
     #: called before each write into memory that the reader may see, and once more before the reader is told
     #: of the rows; raises a CanalGroupError if the reader may not have them
     check: Callable[[], None] = lambda: None
-    #: the bytes that are held for them until they are lent or sent; None: they are not counted
+    #: bytes held for the answers until lent or sent; None: not counted
     held: HeldRows | None = None
 
 
@@ -121,7 +121,7 @@ class SharedMemoryServer:
         self._bytes_max = bytes_max
         self._lent = LentBytes(lent_max)
         self._name = new_name()
-        #: key -> the secret, and the `whom` that was admitted with it
+        #: key -> the secret, and the `whom` admitted with that secret
         self._admitted: OrderedDict[bytes, tuple[bytes, Any]] = OrderedDict()
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -141,7 +141,7 @@ class SharedMemoryServer:
         return SharedMemoryAddress(self._name, key, secret)
 
     def close(self) -> None:
-        """Stop lending; readers keep what they have borrowed."""
+        """Stop lending; readers keep the segments borrowed so far."""
         self._closed.set()
         with self._lock:
             for connection in (self._socket, *self._connections):
@@ -231,7 +231,7 @@ class SharedMemoryServer:
         block = memoryview(bytearray(size)) if segment is None else segment.bytes
         try:
             for payload, (begin, length) in zip(offer.payloads, ranges, strict=True):
-                # The reader has mapped a segment that it borrowed before: it sees what is written.
+                # The reader has the segment mapped from an earlier answer, and sees each write.
                 offer.check()
                 payload.write(pa.py_buffer(block[begin : begin + length]))
             offer.check()

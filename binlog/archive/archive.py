@@ -10,10 +10,10 @@ history: nothing is ever overwritten.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final
+from typing import TypeAlias
 
 from canal_group.binlog.archive.disk import FileLayer, disk_errors, replace_whole
 from canal_group.binlog.archive.forms.key import NO_KEYS, Keys
@@ -21,10 +21,11 @@ from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import MANIFEST, Manifest, manifest_bytes
 from canal_group.binlog.archive.moved_history import found_moved
 from canal_group.binlog.archive.store import Store
-from canal_group.merge.errors import UsageError
+from canal_group.merge.errors import DataError
+from canal_group.merge.file_name import file_name, server_identity
 
-#: identities that can name a folder: a uuid, or MariaDB's server id
-_SERVER: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
+#: takes the name of a history that cannot be read, and the error
+Damaged: TypeAlias = Callable[[str, DataError], None]
 
 
 class Archive:
@@ -42,8 +43,13 @@ class Archive:
     ) -> None:
         self.disk, self.folder, self.keys, self.store = disk, folder, keys, store
 
-    def histories(self, server: str | None = None) -> list[History]:
+    def histories(self, server: str | None = None, damaged: Damaged | None = None) -> list[History]:
         """Return the histories of a server, or of all, by when they begin.
+
+        Args:
+            server: whose; None: of all servers.
+            damaged: takes the name of a history whose manifest cannot be read, and the error. The history is
+                then left out; None: the error is raised.
 
         Raises:
             CorruptEvent, UnsupportedEvent: a manifest cannot be read.
@@ -55,8 +61,17 @@ class Archive:
             ]
             folders = [self.folder / name for name in names if "@" in name]
             there = [folder for folder in folders if MANIFEST in self.disk.names(folder)]
-            found = [History(self.disk, folder, self.keys, self.store) for folder in there]
+            found = [each for folder in there if (each := self._read(folder, damaged)) is not None]
         return sorted(found, key=_begun)
+
+    def _read(self, folder: Path, damaged: Damaged | None) -> History | None:
+        try:
+            return History(self.disk, folder, self.keys, self.store)
+        except DataError as error:
+            if damaged is None:
+                raise
+            damaged(folder.name, error)
+            return None
 
     def newest(self, server: str) -> History | None:
         """Return the history of a server that was begun last; None if it has none."""
@@ -70,14 +85,10 @@ class Archive:
             UsageError: another process holds it, or this cannot be the identity of a server.
             RetryableError: the folder cannot be used.
         """
-        if not _SERVER.fullmatch(server):
-            raise UsageError(
-                f"{server!r} is not the identity of a server.",
-                hint="Expected MySQL's @@server_uuid, or MariaDB's @@server_id.",
-            )
+        file = self.folder / file_name(f"{server_identity(server)}.lock")
         with disk_errors(self.folder):
             self.disk.make_folder(self.folder)
-        return self.disk.lock(self.folder / f"{server}.lock")
+        return self.disk.lock(file)
 
     def begin_moved(self, server: str) -> History | None:
         """Return a new history with the files that the store has of a server; None: it has none.
@@ -92,7 +103,7 @@ class Archive:
         if found is None:
             return None
         name, manifest = found
-        return self._made(self.folder / name, manifest)
+        return self._made(self.folder / file_name(name), manifest)
 
     def begin(self, server: str, created_s: int) -> History:
         """Return a new history, without files. Call it under the lock.
@@ -101,10 +112,10 @@ class Archive:
             server: whose it is.
             created_s: when its first file was created, seconds since 1970.
         """
-        number, folder = 1, self.folder / f"{server}@{created_s}"
+        number, folder = 1, self.folder / file_name(f"{server}@{created_s}")
         while MANIFEST in self.disk.names(folder):
             number += 1  # within one second
-            folder = self.folder / f"{server}@{created_s}.{number}"
+            folder = self.folder / file_name(f"{server}@{created_s}.{number}")
         return self._made(folder, Manifest(server, created_s))
 
     def _made(self, folder: Path, manifest: Manifest) -> History:

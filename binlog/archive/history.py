@@ -23,6 +23,7 @@ from canal_group.binlog.archive.forms.frames import FrameCodec, FramesFile
 from canal_group.binlog.archive.forms.key import Keys
 from canal_group.binlog.archive.forms.readable import KnownBytes, Readable
 from canal_group.binlog.archive.manifest import (
+    INDEX_SUFFIX,
     MANIFEST,
     FileEntry,
     Form,
@@ -31,7 +32,7 @@ from canal_group.binlog.archive.manifest import (
     manifest_bytes,
     parse_manifest,
 )
-from canal_group.binlog.archive.points import INDEX_SUFFIX, Point, parse_points
+from canal_group.binlog.archive.points import Point, parse_points
 from canal_group.binlog.archive.store import Store
 from canal_group.binlog.formats.events import MAGIC
 from canal_group.merge.errors import (
@@ -41,6 +42,7 @@ from canal_group.merge.errors import (
     SourceUnavailable,
     SourceUnfit,
 )
+from canal_group.merge.file_name import file_name
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 
 #: bytes that are read at a time
@@ -80,7 +82,7 @@ class History:
             data = read_whole(self._disk, file)
         except OSError as error:
             raise SourceUnfit(f"{file} cannot be read: {error.strerror}.", file=str(file)) from error
-        self.manifest = parse_manifest(data, str(file))
+        self.manifest = parse_manifest(data, str(file), self.name)
         return self.manifest
 
     def put(self, entry: FileEntry) -> None:
@@ -99,9 +101,13 @@ class History:
         replace_whole(self._disk, self.folder / MANIFEST, manifest_bytes(manifest))
         self.manifest = manifest
 
-    def path(self, entry: FileEntry) -> Path:
-        """Return where a file is stored."""
-        return self.folder / entry.stored_name
+    def path(self, entry: FileEntry, suffix: str = "") -> Path:
+        """Return where a file is stored, or a temporary one beside it whose name ends in `suffix`."""
+        return self.folder / file_name(entry.stored_name + suffix)
+
+    def index_path(self, entry: FileEntry) -> Path:
+        """Return where the index of a file is stored, see `points`."""
+        return self.folder / file_name(entry.name + INDEX_SUFFIX)
 
     def where(self, entry: FileEntry) -> str:
         """Return the path, for messages."""
@@ -143,7 +149,7 @@ class History:
             As `open`; CorruptEvent: the file is damaged.
         """
         try:
-            data = read_whole(self._disk, self.folder / f"{entry.name}{INDEX_SUFFIX}")
+            data = read_whole(self._disk, self.index_path(entry))
         except OSError:
             data = b""
         points = parse_points(data, entry.size) if data else None

@@ -16,11 +16,16 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
+from canal_group.merge.errors import CorruptEvent, UnsupportedEvent, UsageError
+from canal_group.merge.file_name import server_identity, shown
+from canal_group.merge.values.position import file_order, whole
 
 VERSION: Final = 1
 #: the manifest's name in the folder of a history
 MANIFEST: Final = "manifest.json"
+#: fields of a file that are texts, and those of which JSON has another form; all others are whole numbers
+_TEXTS: Final = frozenset({"name", "gtids_before", "gtids", "sha256", "remote", "key"})
+_MADE: Final = frozenset({"state", "form", "damaged"})
 
 
 class State(StrEnum):
@@ -51,7 +56,8 @@ class Form(StrEnum):
     SEALED = "sealed"
 
 
-#: what is added to a binlog file's name
+#: what is added to a binlog file's name: of its index, and in each form
+INDEX_SUFFIX: Final = ".index"
 SUFFIXES: Final = {Form.PLAIN: "", Form.ZSTD: ".zst", Form.BLOCKS: ".blocks", Form.SEALED: ".sealed"}
 
 
@@ -86,10 +92,23 @@ class FileEntry:
     #: which key encrypts it, see `canal_group.binlog.archive.forms.key`; empty: it is not encrypted
     key: str = ""
 
+    def __post_init__(self) -> None:
+        """Check its name, which becomes a part of paths; raises UsageError."""
+        file_order(self.name)
+
     @property
     def stored_name(self) -> str:
         """Name of the file that holds it."""
         return self.name + SUFFIXES[self.form]
+
+    def remote_name(self, folder: str, epoch: int) -> str:
+        """Return its name in an object store.
+
+        Args:
+            folder: name of its history.
+            epoch: that of the writer that moves it.
+        """
+        return f"{folder}/{self.stored_name}.e{epoch}"
 
     @property
     def here(self) -> bool:
@@ -137,23 +156,27 @@ def manifest_bytes(manifest: Manifest) -> bytes:
     return json.dumps({**value, "crc32": _crc32(value)}, indent=1).encode() + b"\n"
 
 
-def parse_manifest(data: bytes, where: str) -> Manifest:
+def parse_manifest(data: bytes, where: str, folder: str) -> Manifest:
     """Return the manifest that was stored.
 
     Args:
         data: its bytes.
         where: its path, for messages.
+        folder: name of its history; the manifest names files of no other one.
 
     Raises:
         UnsupportedEvent: a newer version wrote it.
-        CorruptEvent: it is damaged.
+        CorruptEvent: it is damaged, or names what is not a file of its history.
     """
     try:
         value = json.loads(data)
         version, crc32 = value["version"], value.pop("crc32")
         if version == VERSION and crc32 == _crc32(value):
-            files = tuple(_entry(each) for each in value["files"])
-            return Manifest(str(value["server"]), int(value["created_s"]), files)
+            manifest = _manifest(value, folder)
+            if len({each.name for each in manifest.files}) == len(manifest.files):
+                return manifest
+    except UsageError as error:
+        raise _damaged(where, f": {error.message}") from error
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise _damaged(where) from error
     if version != VERSION:
@@ -164,9 +187,9 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     raise _damaged(where)
 
 
-def _damaged(where: str) -> CorruptEvent:
+def _damaged(where: str, why: str = ".") -> CorruptEvent:
     return CorruptEvent(
-        f"The manifest {where} is damaged.",
+        f"The manifest {where} is damaged{why}",
         hint="Move its folder out of the archive, and take its files over with `canal-group archive adopt`: "
         "that checks each event again.",
         file=where,
@@ -178,16 +201,39 @@ def _without_defaults(entry: FileEntry) -> dict[str, Any]:
     return {key: value for key, value in asdict(entry).items() if key in kept or value}
 
 
+def _manifest(value: dict[str, Any], folder: str) -> Manifest:
+    """Return the manifest of a JSON object; raises UsageError if it names what is not of its history."""
+    server = _text(value["server"])
+    if server_identity(server) != folder.partition("@")[0]:
+        raise UsageError(f"it is of server {server}, in the folder {shown(folder)}.")
+    files = tuple(_entry(each) for each in value["files"])
+    for entry in files:
+        epoch = entry.remote.rpartition(".e")[2]
+        its_own = epoch.isdecimal() and entry.remote == entry.remote_name(folder, int(epoch))
+        if entry.remote and not its_own:
+            raise UsageError(
+                f"for {entry.name} it names {shown(entry.remote)} in the object store, which is not a file "
+                f"of {shown(folder)}."
+            )
+    return Manifest(server, whole(value["created_s"]), files)
+
+
 def _entry(value: dict[str, Any]) -> FileEntry:
     damaged: Sequence[Sequence[int]] = value.get("damaged", ())
+    plain = {key: each for key, each in value.items() if key not in _MADE}
+    given: dict[str, Any] = {key: (_text if key in _TEXTS else whole)(each) for key, each in plain.items()}
     return FileEntry(
-        **{
-            **value,
-            "state": State(value["state"]),
-            "form": Form(value["form"]),
-            "damaged": tuple((int(begin), int(end)) for begin, end in damaged),
-        }
+        **given,
+        state=State(value["state"]),
+        form=Form(value["form"]),
+        damaged=tuple((whole(begin), whole(end)) for begin, end in damaged),
     )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
 
 
 def _crc32(value: dict[str, Any]) -> int:

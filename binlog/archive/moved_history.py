@@ -25,9 +25,15 @@ from canal_group.binlog.archive.manifest import (
     parse_manifest,
 )
 from canal_group.binlog.archive.store import Store
+from canal_group.merge.errors import CorruptEvent
+from canal_group.merge.file_name import shown
 from canal_group.merge.values.position import file_order
 
 _NAME: Final = re.compile(rf".*/{re.escape(MANIFEST)}\.e(?P<epoch>\d+)\.(?P<number>\d+)")
+#: the order of a name that is not a manifest's
+_NONE: Final = (-1, -1)
+_HISTORY: Final = re.compile(r"[0-9A-Za-z-]+@\d+(\.\d+)?")
+_TEMPORARY: Final = f"{MANIFEST}.moved.tmp"
 
 
 def moved_files(manifest: Manifest) -> tuple[FileEntry, ...]:
@@ -53,8 +59,8 @@ def publish(
         RetryableError: the store does not answer.
     """
     begin = f"{history.name}/{MANIFEST}.e"
-    earlier = [name for name in store.names(begin) if _order(name) < (epoch, number)]
-    temporary = history.folder / f"{MANIFEST}.moved.tmp"
+    earlier = [name for name in store.names(begin) if _NONE < _order(name) < (epoch, number)]
+    temporary = history.folder / _TEMPORARY
     with contextlib.closing(create_anew(disk, temporary)) as made:
         made.append(manifest_bytes(replace(history.manifest, files=files)))
     try:
@@ -74,10 +80,17 @@ def found_moved(store: Store, server: str) -> tuple[str, Manifest] | None:
     """
     found = list[tuple[str, Manifest]]()
     for folder in store.folders(f"{server}@"):
-        names = sorted(store.names(f"{folder}/{MANIFEST}.e"), key=_order)
+        if not _HISTORY.fullmatch(folder):
+            raise CorruptEvent(
+                f"The object store has a folder {shown(folder)}, which is not a history of server {server}.",
+                hint="Move it out of the store.",
+                file=folder,
+            )
+        names = store.names(f"{folder}/{MANIFEST}.e")
+        names = sorted((name for name in names if _order(name) > _NONE), key=_order)
         if names:
             with contextlib.closing(store.open(names[-1])) as stored:
-                manifest = parse_manifest(stored.read_at(0, stored.size), names[-1])
+                manifest = parse_manifest(stored.read_at(0, stored.size), names[-1], folder)
             files = _without_gaps(manifest.files)
             if files:
                 found.append((folder, replace(manifest, files=files)))
@@ -98,4 +111,4 @@ def _without_gaps(files: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
 
 def _order(name: str) -> tuple[int, int]:
     match = _NAME.fullmatch(name)
-    return (int(match["epoch"]), int(match["number"])) if match else (-1, -1)
+    return (int(match["epoch"]), int(match["number"])) if match else _NONE

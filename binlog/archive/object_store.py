@@ -10,6 +10,7 @@ from pyarrow import fs
 
 from canal_group.binlog.archive.forms.readable import Readable
 from canal_group.merge.errors import ConfigError, CorruptEvent, RetryableError, UsageError
+from canal_group.merge.file_name import file_name
 
 #: bytes that are uploaded at a time
 _PART_BYTES: Final = 8 << 20
@@ -104,7 +105,9 @@ class ObjectStore:
         return True
 
     def _path(self, name: str) -> str:
-        return f"{self._root}/{name}" if self._root else name
+        """Return the path of a file or folder; raises UsageError if its name could lead out of the store."""
+        path = "/".join(map(file_name, name.split("/"))) if name else ""
+        return f"{self._root}/{path}" if self._root else path
 
     def _failed(self, name: str, error: OSError) -> RetryableError:
         return RetryableError(f"{self._uri} does not answer for {name}: {error}.", retry_after_s=5.0)

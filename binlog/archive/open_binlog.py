@@ -13,7 +13,7 @@ from canal_group.binlog.archive.forms.key import Key
 from canal_group.binlog.archive.forms.readable import Readable
 from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import FileEntry, Form, State
-from canal_group.binlog.archive.points import INDEX_SUFFIX, points_bytes
+from canal_group.binlog.archive.points import points_bytes
 from canal_group.binlog.formats.events import MAGIC, header_of
 from canal_group.merge.errors import DataError
 from canal_group.merge.values.gtids.gtid import GtidSet
@@ -132,7 +132,7 @@ class OpenBinlog:
             self._file.close()
 
     def _write_index(self, disk: FileLayer, size: int) -> None:
-        index = self._history.folder / f"{self.entry.name}{INDEX_SUFFIX}"
+        index = self._history.index_path(self.entry)
         replace_whole(disk, index, points_bytes(self.scan.points, size))
 
     def _described(self, state: State, size: int) -> FileEntry:

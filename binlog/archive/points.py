@@ -12,12 +12,8 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from typing import Final
 
 from canal_group.merge.values.gtids.gtid import GtidSet, parse_gtid_set
-
-#: what is added to a binlog file's name
-INDEX_SUFFIX: Final = ".index"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,8 @@ from canal_group.binlog.archive.file_scan import FileScan
 from canal_group.binlog.archive.forms.blocks import BlocksFile
 from canal_group.binlog.archive.forms.key import Key, Keys
 from canal_group.binlog.archive.history import History, scan_to_end
-from canal_group.binlog.archive.manifest import MANIFEST, SUFFIXES, FileEntry, Form, State
+from canal_group.binlog.archive.manifest import INDEX_SUFFIX, MANIFEST, SUFFIXES, FileEntry, Form, State
 from canal_group.binlog.archive.open_binlog import OpenBinlog, WrittenFile, form_to_write
-from canal_group.binlog.archive.points import INDEX_SUFFIX
 from canal_group.merge.errors import CorruptEvent
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 

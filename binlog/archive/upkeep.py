@@ -20,7 +20,6 @@ from canal_group.binlog.archive.forms.readable import Readable, damaged_bytes
 from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import FileEntry, Form, State
 from canal_group.binlog.archive.open_binlog import form_to_write
-from canal_group.binlog.archive.points import INDEX_SUFFIX
 from canal_group.merge.errors import CanalGroupError, CorruptEvent, RetryableError, UsageError
 
 #: forms that wait to be compressed
@@ -95,7 +94,7 @@ class Upkeep:
         if entry.form in AS_WRITTEN or self._store is None:
             why = "there is no object store" if self._store is None else "it is not compressed yet"
             raise UsageError(f"{self.history.where(entry)} cannot be moved: {why}.")
-        remote = f"{self.history.name}/{entry.stored_name}.e{epoch}"
+        remote = entry.remote_name(self.history.name, epoch)
         self._store.put(remote, self.history.path(entry))
         return remote
 
@@ -152,9 +151,9 @@ class Upkeep:
         """Remove the bytes of a file that is marked as pruned, and its name."""
         if entry.remote and self._store is not None:
             self._store.remove(entry.remote)
-        for name in (entry.stored_name, f"{entry.name}{INDEX_SUFFIX}"):
+        for path in (self.history.path(entry), self.history.index_path(entry)):
             with contextlib.suppress(FileNotFoundError):
-                self._disk.remove(self.history.folder / name)
+                self._disk.remove(path)
         self._disk.sync_folder(self.history.folder)
         self.history.forget(entry.name)
 
@@ -247,7 +246,7 @@ class Upkeep:
             self._disk.remove(self._temporary(made))
 
     def _temporary(self, made: FileEntry) -> Path:
-        return self.history.folder / f"{made.stored_name}.tmp"
+        return self.history.path(made, ".tmp")
 
     def _copied(self, source: Readable, stored: OpenFile, entry: FileEntry) -> bool:
         """Write a copy of a file; return whether it is that file."""
@@ -265,7 +264,7 @@ class Upkeep:
         folder, key = self.history.folder, self._keys.first
         form = Form.ZSTD if key is None else Form.SEALED
         packed = replace(entry, form=form, key=key.id if key else "")
-        temporary = folder / f"{packed.stored_name}.tmp"
+        temporary = self.history.path(packed, ".tmp")
         source = _Hashed(self.history.open(entry.name))
         with contextlib.closing(source), contextlib.closing(create_anew(self._disk, temporary)) as made:
             try:

@@ -13,7 +13,6 @@ history: a writer that begins one `anew`. After an OSError the writer takes no m
 
 from __future__ import annotations
 
-import struct
 import zlib
 from typing import TYPE_CHECKING, Final
 
@@ -166,8 +165,10 @@ class ArchiveWriter:
 
         Raises:
             CorruptEvent: it is not the next file.
+            UsageError: it cannot be the name of a binlog file.
             RetryableError: the disk takes no more.
         """
+        file_order(file)
         if not self.may_follow(file):
             raise self._refused(f"The source goes on with {file}: files are missing before it.")
         self._end_file()
@@ -234,9 +235,8 @@ class ArchiveWriter:
     def _rotate(self, event: bytes) -> None:
         try:
             rotate = parse_rotate(_without_checksum(event)[HEADER_SIZE:])
-            file_order(rotate.file)
-        except (struct.error, UnicodeDecodeError, UsageError) as error:
-            raise self._refused(f"A ROTATE event cannot be read ({error}).") from error
+        except CorruptEvent as error:
+            raise self._refused(error.message) from error
         here = self.position
         if here is not None and rotate.file == here.file and not self._next:
             if rotate.offset != here.offset:

@@ -5,6 +5,10 @@
 On the socket come the descriptor of the listening socket, and an order, until it ends: a JSON object with the
 source's address, its password too, and the position at which the reader is that starts the dump server.
 Without an order the process ends, too.
+
+Its log is a JSON object a line, on stderr. The process prints into what started it, whose reader of lines
+takes such a line for a record. JSON keeps what a source says inside its line: it can neither begin one nor
+choose a record's level.
 """
 
 from __future__ import annotations
@@ -14,7 +18,36 @@ import logging
 import os
 import socket
 import sys
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
+
+#: characters of a message, and of the end of a traceback
+CHARS_MAX: Final = 8_192
+
+
+class LineFormatter(logging.Formatter):
+    """Formats a record as a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record's line."""
+        made = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
+        entry: dict[str, Any] = {
+            "time": made.removesuffix("+00:00") + "Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage()[:CHARS_MAX],
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)[-CHARS_MAX:]
+        return json.dumps(entry)
+
+
+def set_up_log() -> None:
+    """Log what this process has to say from now on."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
 
 #: bytes of an order that are read at a time
 _READ_BYTES = 1 << 16
@@ -25,7 +58,6 @@ def main() -> int:
     if os.fork():
         return 0
     from canal_group.binlog.dump_server.dump_server import DumpServer  # noqa: PLC0415
-    from canal_group.binlog.dump_server.log import set_up_log  # noqa: PLC0415
     from canal_group.binlog.server.dump_server.wire import (  # noqa: PLC0415  the parent must end soon
         address_from,
     )

@@ -26,7 +26,7 @@ from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.binlog.archive.upkeep import AS_WRITTEN, Upkeep
 from canal_group.binlog.archive.writer import ArchiveWriter
 from canal_group.binlog.dump_server.archive_repair import ArchiveRepair
-from canal_group.merge.errors import CanalGroupError, CorruptEvent, UsageError
+from canal_group.merge.errors import CanalGroupError, CorruptEvent, DataError, UsageError
 from canal_group.merge.values.retention.kept_position import KeptPosition
 
 _log = logging.getLogger(__name__)
@@ -67,6 +67,8 @@ class ArchiveUpkeep:
         #: by history: which files its manifest in the store names, or will name
         self._published: dict[str, tuple[FileEntry, ...]] = {}
         self._publishing: Future[None] | None = None
+        #: histories of other servers whose manifests cannot be read, each reported once
+        self._damaged = set[str]()
         #: whether a file was compressed since the last `retain`
         self._changed = False
         self._warn_of_moved()
@@ -169,9 +171,17 @@ class ArchiveUpkeep:
 
     def _beyond(self, limits: Limits, kept: Sequence[KeptPosition], now_us: int) -> list[Removal]:
         own = {each.history.folder: each.history for each in self._upkeeps()}
-        histories = [own.get(each.folder, each) for each in self._archive.histories()]
+        histories = [own.get(each.folder, each) for each in self._archive.histories(None, self._left_out)]
         planned = [ArchivedHistory(each.name, each.manifest) for each in histories]
         return removals(planned, limits, kept, now_us)
+
+    def _left_out(self, folder: str, error: DataError) -> None:
+        """Leave a damaged history of another server out of the limits: it does not stop this server's."""
+        if folder.partition("@")[0] == self._server:
+            raise error
+        if folder not in self._damaged:
+            self._damaged.add(folder)
+            _log.warning("%s Nothing of it is removed, and its bytes do not count for bytes_max.", error)
 
     def _remove(self, removal: Removal) -> None:
         own = next((each for each in self._upkeeps() if each.history.name == removal.history), None)
@@ -180,7 +190,7 @@ class ArchiveUpkeep:
             return
         # Another process writes the other servers of the folder, unless their shards are gone.
         with contextlib.suppress(UsageError), self._archive.lock(removal.history.partition("@")[0]):
-            for history in self._archive.histories():
+            for history in self._archive.histories(None, self._left_out):
                 if history.name == removal.history:
                     self._removed(Upkeep(self._archive, history), removal)
 

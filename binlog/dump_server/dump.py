@@ -28,7 +28,6 @@ from canal_group.binlog.formats.events import (
     MAGIC,
     EventHeader,
     parse_header,
-    parse_rotate,
 )
 from canal_group.binlog.formats.format_description import parse_format_description
 from canal_group.binlog.native.packets import events_of
@@ -36,7 +35,8 @@ from canal_group.binlog.server.dump.dump_connection import DumpConnection
 from canal_group.binlog.server.dump.dump_request import OFFSET_MAX, dump_from
 from canal_group.binlog.server.dump_server.wire import ArchiveEnd, packets_of, socket_name
 from canal_group.binlog.server.semi_sync.replies import reply_of
-from canal_group.binlog.server.source import SourceAddress, query, server_error
+from canal_group.binlog.server.source import SourceAddress, server_error
+from canal_group.binlog.server.starts.binary_logs import binlog_sizes, rotate_sent
 from canal_group.binlog.steady_clock import steady_us
 from canal_group.merge.errors import CorruptEvent, DataError, SourceUnavailable
 
@@ -135,8 +135,7 @@ class SourceDump:
             raise SourceUnavailable(f"Server {found} answers instead of {server}.")
 
     def _files(self) -> list[tuple[str, int]]:
-        rows = query(self.address, self._connection.connection, "SHOW BINARY LOGS")
-        files = [(str(row["Log_name"]), row.number("File_size")) for row in rows]
+        files = list(binlog_sizes(self.address, self._connection.connection).items())
         if not files:
             raise DataError("The source has no binlog.")
         return files
@@ -254,7 +253,8 @@ class SourceDump:
             self._description = packets
         elif header.event_type == EventType.ROTATE and not in_file:
             body = bytes(event[HEADER_SIZE:])
-            rotate = parse_rotate(body[:-CHECKSUM_SIZE] if self._checksum == CHECKSUM_CRC32 else body)
+            body = body[:-CHECKSUM_SIZE] if self._checksum == CHECKSUM_CRC32 else body
+            rotate = rotate_sent(self.address, body, self._file, self._offset)
             if rotate.file != self._file:
                 self._file, self._offset, self._description = rotate.file, rotate.offset, b""
                 self._append(packets, rotate.offset, (b"", b""))

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import pymysql
 
-from canal_group.binlog.server.source import SourceAddress, connect, query, query_one
+from canal_group.binlog.server.source import SourceAddress, connect, query_one
+from canal_group.binlog.server.starts.binary_logs import binlog_sizes
 from canal_group.binlog.server.starts.logged import created_at_source
 from canal_group.merge.errors import CanalGroupError, DataError
 from canal_group.merge.values.resets.reset import created_again, refused_again
@@ -65,7 +66,7 @@ class ResetWatch:
         while not self._closed.is_set():
             file, offset, created_s = self._reached()
             count = query_one(self._address, connection, _COUNT).number("Value")
-            sizes = self._sizes(connection) if count != self._count and created_s else {}
+            sizes = binlog_sizes(self._address, connection) if count != self._count and created_s else {}
             # What is not there may be purged: the next file is compared then.
             if file in sizes:
                 now_s = created_at_source(self._address, self._server, file, sizes[file])
@@ -74,7 +75,3 @@ class ResetWatch:
                     return
                 self._count = count
             self._closed.wait(_ASK_EVERY_S)
-
-    def _sizes(self, connection: pymysql.Connection[Any]) -> dict[str, int]:
-        rows = query(self._address, connection, "SHOW BINARY LOGS")
-        return {str(row["Log_name"]): row.number("File_size") for row in rows}

@@ -57,8 +57,13 @@ class FileLookup(NoLookup):
 
     def origins(self, schema: str, table: str) -> tuple[TableName, ...]:
         """Return names that a table had, and those of tables that it was made like."""
-        return tuple(TableName(*each) for each in self._catalog.origins(SourceName(schema, table)))
+        return tuple(TableName(*each) for each in self._catalog.ancestry(SourceName(schema, table)).names)
 
     def lineage(self, schema: str, table: str) -> Lineage:
-        """Return where the values of a table come from."""
-        return replace(self._lookup.lineage(schema, table), origins=self.origins(schema, table))
+        """Return where the values of a table come from, by the lookup and by the statements of files."""
+        lineage = self._lookup.lineage(schema, table)
+        reads = dict(lineage.reads or {})
+        for column, names in self._catalog.ancestry(SourceName(schema, table)).reads.items():
+            reads[column] = (*reads.get(column, ()), *names)
+        known = reads if reads or lineage.reads is not None else None
+        return replace(lineage, origins=self.origins(schema, table), reads=known)

@@ -17,7 +17,8 @@ from typing import NamedTuple
 from canal_group.binlog.charsets.statement_text import statement_text
 from canal_group.binlog.formats.compression import unpack
 from canal_group.binlog.formats.query_status import client_collation
-from canal_group.merge.errors import CorruptEvent
+from canal_group.merge.errors import CorruptEvent, UsageError
+from canal_group.merge.values.position import file_order
 
 HEADER_SIZE = 19
 CHECKSUM_SIZE = 4
@@ -110,8 +111,24 @@ class Rotate(NamedTuple):
 
 
 def parse_rotate(body: bytes) -> Rotate:
-    """Return a ROTATE event's content."""
-    return Rotate(_U64.unpack_from(body)[0], body[8:].decode("utf-8"))
+    """Return a ROTATE event's content.
+
+    Args:
+        body: the event without header and checksum.
+
+    Raises:
+        CorruptEvent: it is too short, or names no binlog file: a source could name any path.
+    """
+    try:
+        rotate = Rotate(_U64.unpack_from(body)[0], body[8:].decode("utf-8"))
+        file_order(rotate.file)
+    except (struct.error, UnicodeDecodeError, UsageError) as error:
+        why = error.message if isinstance(error, UsageError) else f"{error}."
+        raise CorruptEvent(
+            f"A ROTATE event cannot be read: {why}",
+            hint="The bytes are damaged, or the server is not one to read from.",
+        ) from error
+    return rotate
 
 
 class Query(NamedTuple):

@@ -26,6 +26,7 @@ from canal_group.binlog.history.facts import Change, Fact, Learned, LogPosition,
 from canal_group.binlog.history.followed import Followed, contradiction, shows_all
 from canal_group.binlog.history.last_touches import LastTouches
 from canal_group.binlog.history.touches import touches_of
+from canal_group.binlog.schema.ancestry import Ancestry
 from canal_group.binlog.schema.catalog import Catalog
 from canal_group.binlog.schema.catalog_entry import CatalogEntry, Schema, ShownTable
 from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
@@ -256,9 +257,9 @@ class SchemaHistory:
         """Return a table's definition here, or why it is unknown; None if there is no such table."""
         return self._catalog.table(schema, table)
 
-    def origins(self, name: SourceName) -> tuple[SourceName, ...]:
-        """Return names that a table had here, and those of tables that it was made like or has rows of."""
-        return self._catalog.origins(name)
+    def ancestry(self, name: SourceName) -> Ancestry:
+        """Return where the values of a table here have come from."""
+        return self._catalog.ancestry(name)
 
     def names(self) -> list[SourceName]:
         """Return the names of all tables here, in order."""

@@ -14,8 +14,11 @@ from canal_group.binlog.columns.table_map import TableMap
 from canal_group.binlog.columns.types.column import Column, Role
 from canal_group.binlog.columns.types.strings import listed_size
 from canal_group.binlog.columns.unnamed_tables import completed
+from canal_group.binlog.schema.ancestry import Ancestry
 from canal_group.binlog.schema.definition import ColumnDefinition, Generated, TableDefinition, Visibility
+from canal_group.binlog.schema.names import folded
 from canal_group.merge.errors import UnsupportedEvent
+from canal_group.merge.values.chunk import Lineage, TableName
 from canal_group.merge.values.types.kinds import Storage
 from canal_group.merge.values.types.table import BY_NAME, TypeRow
 
@@ -39,9 +42,16 @@ def facts_of(definition: TableDefinition) -> list[ColumnFacts]:
     ]
 
 
-def reads_of(definition: TableDefinition) -> dict[str, tuple[str, ...]]:
-    """Return which columns' expressions read others, see `Lineage`."""
-    return {column.name.lower(): column.reads for column in definition.columns if column.reads}
+def lineage_of(definition: TableDefinition, ancestry: Ancestry | None = None) -> Lineage:
+    """Return where the values of a table come from, by its definition and its ancestry, if that is known."""
+    ancestry = (ancestry or Ancestry()).defining(definition)
+    # Columns of rows are compared in lower case.
+    own = {folded(column.name): column.name.lower() for column in definition.columns}
+    reads = {
+        own.get(name, name): tuple(own.get(each, each) for each in read)
+        for name, read in ancestry.reads.items()
+    }
+    return Lineage(tuple(TableName(*name) for name in ancestry.names), reads)
 
 
 def table_of(definition: TableDefinition) -> TableMap:

@@ -87,6 +87,17 @@ class AlterWords:
     reads: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
+    def new_names(self) -> dict[str, str]:
+        """The new names of columns that are renamed or redefined, by the old ones, which are `folded`."""
+        redefined = {folded(placed.old): placed.column.name for placed in self.placed if placed.old}
+        return {**self.renamed, **redefined}
+
+    @property
+    def new_reads(self) -> dict[str, tuple[str, ...]]:
+        """Words of new expressions that may be names, by column, which is `folded`."""
+        return {**{folded(placed.column.name): placed.column.reads for placed in self.placed}, **self.reads}
+
+    @property
     def renames_only(self) -> bool:
         """Whether it leaves the definition as it is, but for the table's name."""
         return not self.others
@@ -127,9 +138,9 @@ class AlterWords:
             draft.collation = self._converted_to(default_collation)
         draft.versioned = draft.versioned if self.versioned is None else self.versioned
         self._change_keys(draft)
-        renamed = self._change_columns(draft, words=words)
+        self._change_columns(draft, words=words)
+        renamed = self.new_names
         draft.rename_in_keys(renamed)
-        draft.rename_in_expressions(renamed)
         draft.change_engine(self.engine)
         for name in self.dropped_periods:
             draft.periods.pop(folded(name), None)
@@ -158,8 +169,7 @@ class AlterWords:
         for old, new in self.renamed_keys:
             draft.rename_key(old, new)
 
-    def _change_columns(self, draft: Draft, *, words: Words) -> dict[str, str]:
-        """Change the columns; return the new name of each renamed one, by the old one in lower case."""
+    def _change_columns(self, draft: Draft, *, words: Words) -> None:
         existing = {folded(column.name) for column in draft.columns}
         gone = self._gone(draft)
         replaced = self._replaced(draft)
@@ -183,7 +193,6 @@ class AlterWords:
                 gone -= set() if placed.old else {name}  # A key goes on with a new column of the name.
                 draft.insert(self._new(draft, placed, words=words), placed.position)
         draft.drop_from_keys(gone)
-        return {**self.renamed, **{old: placed.column.name for old, placed in replaced.items()}}
 
     def _gone(self, draft: Draft) -> set[str]:
         gone = set()
@@ -208,14 +217,16 @@ class AlterWords:
         lower = folded(column.name)
         if by is None:
             after = self._converted(draft, column, words=words)
-            after = replace(after, name=self.renamed.get(lower, after.name))
+            # A new expression has the new names of the same statement, and so have these.
+            renamed = self.new_names
+            reads = tuple(folded(renamed.get(name, name)) for name in after.reads)
+            after = replace(after, name=self.renamed.get(lower, after.name), reads=reads)
         else:
             after = self._new(draft, by, words=words)
         if lower in self.visible:
             visibility = Visibility.VISIBLE if self.visible[lower] else Visibility.INVISIBLE
             after = replace(after, visibility=visibility)
-        # Existing rows keep the values of the default before.
-        return replace(after, reads=(*after.reads, *self.reads.get(lower, ())))
+        return replace(after, reads=self.reads.get(lower, after.reads))
 
     def _converted(self, draft: Draft, column: ColumnDefinition, *, words: Words) -> ColumnDefinition:
         if self.convert is None or draft.collation is None:

@@ -37,6 +37,7 @@ from canal_group.binlog.schema.definition import (
 )
 from canal_group.binlog.schema.draft import Draft
 from canal_group.binlog.schema.holdings import Holdings
+from canal_group.binlog.schema.names import folded
 from canal_group.binlog.schema.statement import Statement
 
 _SEQUENCE = tuple(
@@ -154,7 +155,7 @@ class Applying:
         words = Words(self._statement, shown=True)
         words.expect("CREATE", "TABLE")
         name = words.table_name()
-        draft = Draft(name.schema, name.table, self._hashes)
+        draft = self._new_draft(name)
         collation = self._holdings.schema_collation(name.schema)
         return read_table(words, self._charsets).defined(draft, collation, words=words)
 
@@ -189,7 +190,8 @@ class Applying:
             raise words.unexpected()
 
     def _create_view(self, words: Words) -> None:
-        conditional = words.skip_if_exists() and not self._statement.took_effect
+        # MariaDB gives one that has done nothing the number of a transaction as well.
+        conditional = words.skip_if_exists()
         name = words.table_name()
         if not conditional or self._holdings.get(name) is None:
             self._holdings.create_view(name)
@@ -231,12 +233,12 @@ class Applying:
                 self._holdings.derive(name, like)
             return
         self._concerned = [name]
-        self._holdings.origins.pop(self._holdings.key(name), None)
+        self._holdings.ancestries.pop(self._holdings.key(name), None)
         like = _like(words)
         if like is not None:
             self._create_like(name, like)
             return
-        draft = Draft(name.schema, name.table, self._hashes)
+        draft = self._new_draft(name)
         collation = self._holdings.schema_collation(name.schema)
         table = read_table(words, self._charsets).defined(draft, collation, words=words)
         self._holdings.create(name, table)
@@ -336,6 +338,7 @@ class Applying:
             self._concerned.append(alter.target)
         self._require_table(name)
         self._move_rows(name, alter)
+        self._alter_columns(name, alter)
         draft = None if alter.renames_only else self._draft(name)
         if draft is not None and not alter.is_void(draft):
             table = alter.applied(draft, default_collation=self._convert_default(name), words=words)
@@ -356,6 +359,12 @@ class Applying:
         for other in alter.exchanged:
             self._holdings.mix(name, other)
 
+    def _alter_columns(self, name: SourceName, alter: AlterWords) -> None:
+        """Record which columns go, and which others new expressions read."""
+        renamed = {old: folded(new) for old, new in alter.new_names.items()}
+        dropped = {folded(dropped.name) for dropped in alter.dropped}
+        self._holdings.alter_columns(name, renamed, dropped, alter.new_reads)
+
     def _convert_default(self, name: SourceName) -> int | None:
         """Return the collation that CONVERT TO CHARACTER SET DEFAULT means; None if it is unknown.
 
@@ -366,6 +375,9 @@ class Applying:
             return self._holdings.schema_collation(self._statement.schema)
         collation = self._holdings.schema_collation(name.schema)
         return None if collation is None else self._charsets.default(charset_of(collation).name)
+
+    def _new_draft(self, name: SourceName) -> Draft:
+        return Draft.of(TableDefinition(name.schema, name.table, (), collation=0), hashes=self._hashes)
 
     def _draft(self, name: SourceName) -> Draft | None:
         """Return a draft of a table; None if it is unknown already, and stays so.

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from canal_group.binlog.schema.ancestry import Ancestry, reads_from_json
 from canal_group.binlog.schema.applying import Applying
 from canal_group.binlog.schema.catalog_entry import CatalogEntry, Resolved, ShownTable
 from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
@@ -159,23 +160,26 @@ class Catalog:
         self._holdings.forget_all(reason)
         return self._holdings.applied
 
-    def origins(self, name: SourceName) -> tuple[SourceName, ...]:
-        """Return names that a table had, and those of tables that it was made like or has rows of."""
-        return self._holdings.origins.get(self.key(name), ())
+    def ancestry(self, name: SourceName) -> Ancestry:
+        """Return where the values of a table have come from, also by its definition now."""
+        ancestry, table = self._holdings.ancestry(name), self._holdings.get(name)
+        return ancestry.defining(table) if isinstance(table, TableDefinition) else ancestry
 
     def schemas_to_json(self) -> dict[str, Any]:
-        """Return schemas, unknown names and origins as a JSON object; `load_schemas` takes it."""
+        """Return schemas, unknown names and ancestries as a JSON object; `load_schemas` takes it."""
         held = self._holdings
+        ancestries = sorted(held.ancestries.items())
         data = {
             "collations": held.schemas,
             "unsure": held.unsure,
             "all_unknown": held.all_unknown,
-            "origins": [[*key, *map(list, names)] for key, names in sorted(held.origins.items())],
+            "origins": [[*key, *map(list, each.names)] for key, each in ancestries if each.names],
+            "reads": [[*key, each.reads_to_json()] for key, each in ancestries if each.reads],
         }
         return {name: value for name, value in data.items() if value}
 
     def load_schemas(self, data: Mapping[str, Any]) -> None:
-        """Take schemas, unknown names and origins from an object that `schemas_to_json` made.
+        """Take schemas, unknown names and ancestries from an object that `schemas_to_json` made.
 
         Raises:
             ValueError, TypeError, AttributeError: it is not valid.
@@ -186,9 +190,16 @@ class Catalog:
         }
         self._holdings.unsure = {str(name): str(reason) for name, reason in unsure.items()}
         self._holdings.all_unknown = str(data.get("all_unknown", ""))
-        self._holdings.origins = {
+        names = {
             SourceName(str(schema), str(table)): tuple(SourceName(str(one), str(two)) for one, two in names)
             for schema, table, *names in data.get("origins", ())
+        }
+        reads = {
+            SourceName(str(schema), str(table)): reads_from_json(columns)
+            for schema, table, columns in data.get("reads", ())
+        }
+        self._holdings.ancestries = {
+            key: Ancestry(names.get(key, ()), reads.get(key, {})) for key in names.keys() | reads.keys()
         }
 
     def _read(self, shown: ShownTable) -> TableDefinition | UnknownTable:

@@ -136,10 +136,8 @@ class Key:
             ValueError: a field is unknown, missing or has a wrong type.
         """
         plain = _checked(Key, data, {"columns", "prefixes"})
-        prefixes = tuple(_objects(data.get("prefixes", ())))
-        if not all(type(prefix) is int for prefix in prefixes):
-            raise ValueError("Field prefixes holds a value that is not a number.")
-        return Key(**plain, columns=tuple(_texts(data.get("columns", ()))), prefixes=prefixes)
+        columns, prefixes = _texts(data.get("columns", ())), _numbers(data.get("prefixes", ()))
+        return Key(**plain, columns=tuple(columns), prefixes=prefixes)
 
 
 PRIMARY = "PRIMARY"
@@ -174,6 +172,8 @@ class TableDefinition:
     engine: str = ""
     #: MariaDB's period of application time: its name, and the columns of its start and end; empty: none
     period: tuple[str, ...] = ()
+    #: how many characters or bytes the primary key covers of each of its columns, see `Key.prefixes`
+    primary_prefixes: tuple[int, ...] = ()
 
     @property
     def name(self) -> SourceName:
@@ -197,25 +197,37 @@ class TableDefinition:
     def row_key(self) -> tuple[str, ...]:
         """Names of the columns that table maps with full metadata name as the primary key.
 
-        They are the primary key; without one, the first UNIQUE key whose columns are whole, NOT NULL and not
-        virtual. A key of a system-versioned table ends with the end of the row's period.
+        They are the primary key, also one that covers prefixes only; without one, the first of `row_keys`.
+        """
+        if self.primary_key:
+            return self._to_row_end(self.primary_key)
+        return next((key.columns for key in self.row_keys), ())
+
+    @property
+    def row_keys(self) -> tuple[Key, ...]:
+        """Keys whose values tell rows apart: the primary key, then UNIQUE keys in the server's order.
+
+        They cover all of each of their columns, which are NOT NULL and not virtual. A key of a
+        system-versioned table ends with the end of the row's period.
         """
         filled = {
             column.name.lower()
             for column in self.columns
             if not column.nullable and column.generated is not Generated.VIRTUAL
         }
-        key = self.primary_key
-        if not key:
-            for other in self.keys:
-                names = {name.lower() for name in other.columns}
-                if other.unique and other.whole and not other.hashed and names <= filled:
-                    key = other.columns
-                    break
-        if key and self.versioned:
-            row_end = self._row_end or _ROW_END.name
-            key = key if row_end in key else (*key, row_end)
-        return key
+        keys = [
+            key
+            for key in self.keys
+            if key.unique and key.whole and not key.hashed and filled.issuperset(map(str.lower, key.columns))
+        ]
+        if self.primary_key and not self.primary_prefixes:
+            keys.insert(0, Key(PRIMARY, self.primary_key, unique=True))
+        return tuple(replace(key, columns=self._to_row_end(key.columns)) for key in keys)
+
+    def _to_row_end(self, columns: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the columns of a key with the end of a system-versioned row's period."""
+        row_end = self._row_end or _ROW_END.name
+        return columns if not self.versioned or row_end in columns else (*columns, row_end)
 
     @property
     def _row_end(self) -> str | None:
@@ -240,13 +252,15 @@ class TableDefinition:
         Raises:
             ValueError: a field is unknown, missing or has a wrong type.
         """
-        plain = _checked(TableDefinition, data, {"columns", "primary_key", "keys", "period"})
+        lists = {"columns", "primary_key", "primary_prefixes", "keys", "period"}
+        plain = _checked(TableDefinition, data, lists)
         return TableDefinition(
             **plain,
             columns=tuple(map(ColumnDefinition.from_json, _objects(data.get("columns", ())))),
             primary_key=tuple(_texts(data.get("primary_key", ()))),
             keys=tuple(map(Key.from_json, _objects(data.get("keys", ())))),
             period=tuple(_texts(data.get("period", ()))),
+            primary_prefixes=_numbers(data.get("primary_prefixes", ())),
         )
 
 
@@ -298,6 +312,13 @@ def _texts(values: Any) -> list[str]:
     if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
         raise ValueError("A list of texts is not one.")
     return list(values)
+
+
+def _numbers(values: Any) -> tuple[int, ...]:
+    numbers = tuple(_objects(values))
+    if not all(type(number) is int for number in numbers):
+        raise ValueError("A list of numbers is not one.")
+    return numbers
 
 
 def _objects(values: Any) -> list[Any]:

@@ -10,7 +10,7 @@ from canal_group.binlog.charsets.charsets import charset_of
 from canal_group.binlog.columns.types.strings import listed_size
 from canal_group.binlog.schema.clauses.keys import KeyKind, KeyPart, KeyWords
 from canal_group.binlog.schema.clauses.tokens import UnreadableError
-from canal_group.binlog.schema.definition import ColumnDefinition, Generated, Key, TableDefinition
+from canal_group.binlog.schema.definition import PRIMARY, ColumnDefinition, Generated, Key, TableDefinition
 from canal_group.binlog.schema.long_keys import GEOMETRY_PREFIX, UNLIKE_INNODB, is_long, may_hash
 from canal_group.binlog.schema.names import folded
 from canal_group.binlog.schema.resolving import is_geometry, is_text
@@ -29,12 +29,12 @@ _WITH_PREFIXES = {row.name for row in TABLE if row.has_prefixes}
 class Draft:
     """A table that is being defined or changed; `finished` returns its definition."""
 
-    schema: str
-    table: str
+    #: the table before
+    base: TableDefinition
     #: whether MariaDB of a version that hashes long keys defines it
     hashes: bool
     columns: list[ColumnDefinition] = field(default_factory=list)
-    primary_key: list[str] = field(default_factory=list)
+    primary_key: list[KeyPart] = field(default_factory=list)
     keys: list[Key] = field(default_factory=list)
     #: None: unknown
     collation: int | None = None
@@ -55,11 +55,10 @@ class Draft:
         With each change a server of MariaDB decides anew which keys it hashes: USING HASH is forgotten.
         """
         return Draft(
-            definition.schema,
-            definition.table,
+            definition,
             hashes,
             list(definition.columns),
-            list(definition.primary_key),
+            _parts(Key(PRIMARY, definition.primary_key, prefixes=definition.primary_prefixes)),
             [replace(key, hashed=False) for key in definition.keys],
             definition.collation or None,
             definition.versioned,
@@ -102,23 +101,18 @@ class Draft:
             period: tuple(renamed.get(folded(name), name) for name in columns)
             for period, columns in self.periods.items()
         }
-        self.primary_key = [renamed.get(folded(name), name) for name in self.primary_key]
+        self.primary_key = [
+            replace(part, column=renamed.get(folded(part.column), part.column)) for part in self.primary_key
+        ]
         self.keys = [
             replace(key, columns=tuple(renamed.get(folded(name), name) for name in key.columns))
             for key in self.keys
         ]
 
-    def rename_in_expressions(self, renamed: dict[str, str]) -> None:
-        """Give the columns that others read new names, see `rename_in_keys`."""
-        self.columns = [
-            replace(column, reads=tuple(folded(renamed.get(name, name)) for name in column.reads))
-            for column in self.columns
-        ]
-
     def drop_from_keys(self, dropped: Iterable[str]) -> None:
         """Remove columns, whose names are `folded`, from keys; a key without columns goes."""
         gone = set(dropped)
-        self.primary_key = [name for name in self.primary_key if folded(name) not in gone]
+        self.primary_key = [part for part in self.primary_key if folded(part.column) not in gone]
         keys = []
         for key in self.keys:
             parts = [part for part in _parts(key) if folded(part.column) not in gone]
@@ -157,10 +151,10 @@ class Draft:
         parts = [each for part in words.parts for each in self._expanded(part)]
         columns = tuple(self.columns[self.require(part.column)].name if part.column else "" for part in parts)
         if words.kind is KeyKind.PRIMARY:
-            self.primary_key = list(columns)
+            self.primary_key = [replace(part, column=name) for part, name in zip(parts, columns, strict=True)]
         else:
             unique = words.kind is KeyKind.UNIQUE
-            name = words.name or self._new_name(columns[0])
+            name = words.name or self._new_name(_stem(columns))
             prefixes = tuple(part.prefix for part in parts)
             # Until it is finished, `hashed` says that the statement asks for it.
             self.keys.append(Key(name, columns, unique, prefixes, words.hashed))
@@ -225,7 +219,7 @@ class Draft:
         numbers are taken depends on all indexes, also on those of foreign keys, which are not all known.
         """
         for key in () if self.has_key(name) else self.keys:
-            stem = re.compile(rf"{re.escape(folded(key.columns[0] or _OF_EXPRESSION))}(_[0-9]+)?")
+            stem = re.compile(rf"{re.escape(folded(_stem(key.columns)))}(_[0-9]+)?")
             if key.unique and stem.fullmatch(folded(name)) and stem.fullmatch(folded(key.name)):
                 raise UnreadableError(f"there is no index {name}")
 
@@ -242,7 +236,7 @@ class Draft:
             raise UnreadableError("two columns have one name")
         for words in self._foreign:
             self._add_foreign(words)
-        filled = {folded(name) for name in self.primary_key} | self.filled
+        filled = {folded(part.column) for part in self.primary_key} | self.filled
         columns = tuple(
             replace(
                 column,
@@ -251,17 +245,18 @@ class Draft:
             )
             for column in self.columns
         )
-        key = tuple(self.columns[self.require(name)].name for name in self.primary_key)
-        return TableDefinition(
-            self.schema,
-            self.table,
-            columns,
-            key,
-            self.collation or 0,
-            _ordered(map(self._completed, self.keys), columns),
-            self.versioned,
-            self.engine if self.engine in UNLIKE_INNODB else "",
-            next(((name, *pair) for name, pair in self.periods.items() if name != _SYSTEM_TIME), ()),
+        key = [self._shortened(part) for part in self.primary_key]
+        prefixes = tuple(part.prefix for part in key)
+        return replace(
+            self.base,
+            columns=columns,
+            primary_key=tuple(part.column for part in key),
+            primary_prefixes=prefixes if any(prefixes) else (),
+            collation=self.collation or 0,
+            keys=_ordered(map(self._completed, self.keys), columns),
+            versioned=self.versioned,
+            engine=self.engine if self.engine in UNLIKE_INNODB else "",
+            period=next(((name, *pair) for name, pair in self.periods.items() if name != _SYSTEM_TIME), ()),
         )
 
     def _completed(self, key: Key) -> Key:
@@ -294,9 +289,8 @@ class Draft:
         covers = covers and not is_text(column)
         return KeyPart(column.name, 0 if covers else part.prefix)
 
-    def _new_name(self, column: str) -> str:
-        """Return the name that the servers give a key without one: its first column's, and a number."""
-        stem = column or _OF_EXPRESSION
+    def _new_name(self, stem: str) -> str:
+        """Return the name that the servers give a key without one: a stem, and a number if that is taken."""
         names = (stem, *(f"{stem}_{number}" for number in range(2, 100)))
         return next(name for name in names if not self.has_key(name) and folded(name) != "primary")
 
@@ -305,7 +299,8 @@ class Draft:
             return  # MariaDB shows foreign keys whose columns were dropped while checks were off.
         columns = tuple(self.columns[self.require(part.column)].name for part in words.parts)
         lower = [folded(name) for name in columns]
-        for names in (tuple(self.primary_key), *(key.columns for key in self.keys)):
+        primary = tuple(part.column for part in self.primary_key)
+        for names in (primary, *(key.columns for key in self.keys)):
             if [folded(name) for name in names[: len(lower)]] == lower:
                 return
         self.keys.append(Key(words.name or self._new_name(columns[0]), columns))
@@ -315,6 +310,11 @@ class Draft:
         return is_long(
             ((self.columns[self.require(part.column)], part.prefix) for part in parts), self.engine
         )
+
+
+def _stem(columns: tuple[str, ...]) -> str:
+    """Return the beginning of the name that the servers give a key of these columns."""
+    return columns[0] if all(columns) else _OF_EXPRESSION
 
 
 def _parts(key: Key) -> list[KeyPart]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
+from canal_group.binlog.schema.ancestry import ORIGINS_MAX, Ancestry
 from canal_group.binlog.schema.catalog_entry import CatalogEntry, NoTable, Resolved, Schema, ShownTable, View
 from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
 
-#: former names of a table that are kept, and those of tables that it was made like
-ORIGINS_MAX = 100
+#: what the text of a table that was shown has if an expression computes a column; others may have it too
+_EXPRESSION = re.compile(r"\bAS \(|\bDEFAULT [^'\n]*[(`]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,8 @@ class Holdings:
         self.unsure: dict[str, str] = {}
         #: why any name may be; empty: none is
         self.all_unknown = ""
-        #: names that a table had, or that its rows were under; the latest last
-        self.origins: dict[SourceName, tuple[SourceName, ...]] = {}
+        #: of tables, and of names whose table is unknown
+        self.ancestries: dict[SourceName, Ancestry] = {}
         self._record = _Record()
 
     def begin(self) -> None:
@@ -123,15 +126,55 @@ class Holdings:
     def copy_from(self, other: Holdings) -> None:
         """Take the content of another one."""
         self.tables, self.schemas, self.unsure = dict(other.tables), dict(other.schemas), dict(other.unsure)
-        self.all_unknown, self.origins = other.all_unknown, dict(other.origins)
+        self.all_unknown, self.ancestries = other.all_unknown, dict(other.ancestries)
 
     def derive(self, name: SourceName, other: SourceName) -> None:
         """Record that a table was made like another one, or has rows of it."""
-        own, others = (self.origins.get(self.key(each), ()) for each in (name, other))
-        names = [each for each in (*own, *others, other) if self.key(each) != self.key(name)]
+        self._remember(self.key(other))
+        own, others = self.ancestry(name), self.ancestry(other)
+        names = [each for each in (*own.names, *others.names, other) if self.key(each) != self.key(name)]
         # The last of each name counts; a rotation that makes a new name each day forgets the oldest.
         latest = tuple(dict.fromkeys(reversed(names)))[:ORIGINS_MAX]
-        self.origins[self.key(name)] = latest[::-1]
+        self.ancestries[self.key(name)] = replace(own.reading(others.reads), names=latest[::-1])
+
+    def ancestry(self, name: SourceName) -> Ancestry:
+        """Return where the values of a table have come from."""
+        return self.ancestries.get(self.key(name), Ancestry())
+
+    def alter_columns(
+        self,
+        name: SourceName,
+        renamed: Mapping[str, str],
+        dropped: AbstractSet[str],
+        reads: Mapping[str, Iterable[str]],
+    ) -> None:
+        """Record what a statement does to columns whose values are computed; call it before `change`.
+
+        Args:
+            name: the table.
+            renamed: see `Ancestry.altered`.
+            dropped: likewise.
+            reads: words of new expressions that may be names, by column: they count for an unknown table.
+        """
+        key = self.key(name)
+        self._remember(key)
+        ancestry = self.ancestry(name).altered(renamed, dropped)
+        if not isinstance(self.get(name), TableDefinition):
+            ancestry = ancestry.reading(reads)
+        self._keep(key, ancestry)
+
+    def _remember(self, key: SourceName) -> None:
+        """Record the columns that expressions of a table read, before its definition is replaced."""
+        held = self.tables.get(key)
+        if isinstance(held, ShownTable):
+            held = self.read(held) if _EXPRESSION.search(held.text) else None
+        if isinstance(held, TableDefinition):
+            self._keep(key, self.ancestries.get(key, Ancestry()).defining(held))
+
+    def _keep(self, key: SourceName, ancestry: Ancestry) -> None:
+        self.ancestries.pop(key, None)
+        if ancestry != Ancestry():
+            self.ancestries[key] = ancestry
 
     def mix(self, one: SourceName, two: SourceName) -> None:
         """Record that two tables have exchanged rows."""
@@ -166,6 +209,7 @@ class Holdings:
         if isinstance(entry, Schema):
             self.schemas[self._fold(entry.schema)] = entry.collation
             return
+        self._remember(self.key(entry.name))
         self.tables[self.key(entry.name)] = entry
 
     def create(self, name: SourceName, table: TableDefinition) -> None:
@@ -189,7 +233,7 @@ class Holdings:
     def drop(self, name: SourceName) -> None:
         """Remove a table or view."""
         key = self.key(name)
-        self.origins.pop(key, None)
+        self.ancestries.pop(key, None)
         if self.get(name) is None:
             return
         self._free(key, name)
@@ -216,10 +260,10 @@ class Holdings:
             reason = f"{statement} renames {old}, whose definition is not known."
             maybe = isinstance(held, UnknownTable) and if_exists
             if not maybe:
-                self.origins.pop(self.key(new), None)
+                self.ancestries.pop(self.key(new), None)
             self.derive(new, old)
             if not maybe:
-                self.origins.pop(self.key(old), None)
+                self.ancestries.pop(self.key(old), None)
             if maybe:
                 # It may not be there, and then the new name stays what it is.
                 self.forget(new, reason)
@@ -239,6 +283,7 @@ class Holdings:
             reason: why, a sentence.
             conditional: whether a table was created just now, or was there already.
         """
+        self._remember(self.key(name))
         self.tables[self.key(name)] = UnknownTable(name.schema, name.table, reason)
         self._record.unknown.append(name)
         if conditional:
@@ -250,6 +295,7 @@ class Holdings:
         folded = self._fold(name)
         gone = {key: held for key, held in self.tables.items() if key.schema == folded}
         for key, held in gone.items():
+            self._remember(key)
             del self.tables[key]
             self._record.unknown.append(held.name)
         self.unsure[folded] = reason
@@ -257,6 +303,8 @@ class Holdings:
 
     def forget_all(self, reason: str) -> None:
         """Hold every name, and every schema, as unknown."""
+        for key in self.tables:
+            self._remember(key)
         self.all_unknown = reason
         self.tables.clear()
         self.unsure.clear()
@@ -288,7 +336,7 @@ class Holdings:
         folded = self._fold(name)
         existed = self.schemas.pop(folded, self) is not self
         existed |= bool(self.unsure.pop(folded, self.all_unknown))
-        self.origins = {key: names for key, names in self.origins.items() if key.schema != folded}
+        self.ancestries = {key: each for key, each in self.ancestries.items() if key.schema != folded}
         gone = {key: held for key, held in self.tables.items() if key.schema == folded}
         for key, held in gone.items():
             del self.tables[key]

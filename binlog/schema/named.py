@@ -111,7 +111,7 @@ def _alter(words: Words, names: Named) -> None:
         while words.skip_to("RENAME", "TABLE"):
             words.take()
             words.skip_any("TO", "AS", "=")
-            if words.peek().kind in (Kind.WORD, Kind.NAME):
+            if words.sees_table_name:
                 names.add(words.table_name())
     elif words.skip_any("DATABASE", "SCHEMA"):
         names.schemas |= {words.statement.schema, words.peek().text}

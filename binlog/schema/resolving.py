@@ -152,15 +152,12 @@ def converted(column: ColumnDefinition, collation: int, *, strict: bool, mariadb
     changed = resolved(Type(name, length=length), collation, strict=strict, mariadb=mariadb)
     if column.type == "varchar" and changed.type in _TEXTS and not mariadb and width > 1:
         changed = replace(changed, type="text")
-    return ColumnDefinition(
-        column.name,
-        changed.type,
+    return replace(
+        column,
+        type=changed.type,
         length=changed.length,
         collation=collation,
         values=tuple(_reread(value, column.collation, collation) for value in column.values),
-        nullable=column.nullable,
-        generated=column.generated,
-        visibility=column.visibility,
     )
 
 

@@ -50,7 +50,9 @@ from canal_group.binlog.server.source import (
     translated,
 )
 from canal_group.binlog.server.starts.available import archived_history
+from canal_group.binlog.server.starts.binary_logs import binlog_sizes
 from canal_group.merge.errors import CorruptEvent, DataError, SourceUnavailable, UsageError
+from canal_group.merge.file_name import file_name
 from canal_group.merge.values.position import Position
 
 _log = logging.getLogger(__name__)
@@ -102,10 +104,7 @@ def tail_of_server(address: SourceAddress, folder: Path, bytes_max: int) -> list
     """
     with contextlib.closing(connect(address)) as connection:
         facts = server_facts(address, connection)
-        logs = [
-            (str(row["Log_name"]), row.number("File_size"))
-            for row in query(address, connection, "SHOW BINARY LOGS")
-        ]
+        logs = list(binlog_sizes(address, connection).items())
         first, offset = _begin([size for _, size in logs], bytes_max)
         history = archived_history(address, connection, facts)
         events = _archived_first(address, connection, facts, history, (logs[first][0], offset), logs[-1])
@@ -253,18 +252,18 @@ def _store(events: Iterator[bytes], folder: Path, offset: int, end: tuple[str, i
 
 def _file_name(rotate: bytes, like: str) -> str:
     """Return the file that an artificial ROTATE names, with or without a checksum after the name."""
-    name = parse_rotate(rotate[HEADER_SIZE:-CHECKSUM_SIZE]).file
-    base, _, number = like.rpartition(".")
-    if name.startswith(f"{base}.") and len(name) == len(base) + 1 + len(number):
-        return name
-    return parse_rotate(rotate[HEADER_SIZE:]).file
+    base = like.rpartition(".")[0]
+    body = rotate[HEADER_SIZE:]
+    name = body[8:-CHECKSUM_SIZE]
+    has_checksum = name.startswith(f"{base}.".encode()) and len(name) == len(like.encode())
+    return parse_rotate(body[:-CHECKSUM_SIZE] if has_checksum else body).file
 
 
 class _Copy:
     """The copy of a file, filled up to the first transaction that begins at `offset` or later."""
 
     def __init__(self, folder: Path, name: str, offset: int) -> None:
-        self.path = folder / name
+        self.path = folder / file_name(name)
         #: the offset up to which the source was read
         self.read = len(MAGIC)
         #: whether the copy holds the source's own events

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from canal_group.binlog.columns.columns import fields_of
 from canal_group.binlog.columns.special import special_of
-from canal_group.binlog.history.logged import reads_of, table_of
+from canal_group.binlog.history.logged import lineage_of, table_of
+from canal_group.binlog.schema.ancestry import Ancestry
 from canal_group.binlog.schema.definition import TableDefinition
 from canal_group.binlog.server.definitions.dictionary import Dictionary
 from canal_group.binlog.server.source import SourceAddress, connect, server_facts
@@ -32,12 +33,12 @@ class Described(NamedTuple):
     lineage: Lineage
 
 
-def described(definition: TableDefinition, origins: tuple[TableName, ...] = ()) -> Described:
+def described(definition: TableDefinition, ancestry: Ancestry | None = None) -> Described:
     """Return the columns of a table, of its definition.
 
     Args:
         definition: it.
-        origins: see `Lineage`.
+        ancestry: where its values have come from; None: not known.
 
     Raises:
         UnsupportedEvent: a column's type is not known, or its charset cannot be decoded.
@@ -47,8 +48,8 @@ def described(definition: TableDefinition, origins: tuple[TableName, ...] = ()) 
         each.with_type(each.type.value_type) if pa.types.is_dictionary(each.type) else each
         for each in fields_of(table)
     ]
-    name, lineage = TableName(table.schema, table.table), Lineage(origins, reads_of(definition))
-    return Described(name, pa.schema(fields), special_of(table.columns), lineage)
+    name, special = TableName(table.schema, table.table), special_of(table.columns)
+    return Described(name, pa.schema(fields), special, lineage_of(definition, ancestry))
 
 
 def shown_now(address: SourceAddress, wanted: Callable[[str, str], bool]) -> Iterator[Described]:

@@ -33,4 +33,4 @@ class Row(dict[str, Any]):
         try:
             return int(value)
         except (TypeError, ValueError):
-            raise self._unfit(f"its answer has {value!r} in column {column}, not a number") from None
+            raise self._unfit(f"its answer has a value in column {column} that is not a number") from None

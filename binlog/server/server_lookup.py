@@ -14,7 +14,7 @@ import pymysql
 from canal_group.binlog.columns.table_lookup import ColumnFacts
 from canal_group.binlog.columns.table_map import TableMap
 from canal_group.binlog.formats.events import Query
-from canal_group.binlog.history.logged import facts_of, reads_of
+from canal_group.binlog.history.logged import facts_of, lineage_of
 from canal_group.binlog.schema.definition import SourceName, TableDefinition
 from canal_group.binlog.server.definitions.dictionary import Dictionary
 from canal_group.binlog.server.source import SourceAddress, server_facts
@@ -54,7 +54,7 @@ class ServerLookup:
             SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
         """
         definition = self._definition(schema, table)
-        return Lineage() if definition is None else Lineage(reads=reads_of(definition))
+        return Lineage() if definition is None else lineage_of(definition)
 
     def _definition(self, schema: str, table: str) -> TableDefinition | None:
         name = schema, table

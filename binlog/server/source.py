@@ -8,14 +8,16 @@ package.
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import ssl
 import struct
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Final
 
 import pymysql
 from pymysql.constants import ER
@@ -33,7 +35,9 @@ from canal_group.merge.errors import (
     PositionPurged,
     SourceUnavailable,
     SourceUnfit,
+    UsageError,
 )
+from canal_group.merge.file_name import server_identity
 from canal_group.merge.values.commit_time import CommitTimes
 
 _HOST_NAME_BYTES = 60
@@ -42,11 +46,34 @@ _SCAN_ID_MIN = 1 << 31
 #: the server does not understand a statement or a variable that this package needs
 _NOT_UNDERSTOOD = {ER.PARSE_ERROR, ER.UNKNOWN_SYSTEM_VARIABLE}
 _BINLOG_ERROR = 1236
+#: codes of the driver's own errors, which quote nothing of a server
+_OF_DRIVER: Final = range(2000, 3000)
+#: what frequent codes of servers mean: their own texts may quote values of rows
+_MEANINGS: Final = {
+    1040: "too many connections",
+    1045: "Access denied",
+    1049: "there is no such schema",
+    1053: "the server shuts down",
+    1054: "it has no column of a name",
+    1142: "SELECT is not granted",
+    1143: "SELECT is not granted on a column",
+    1146: "there is no such table",
+    1205: "a lock was not released in time",
+    1213: "a deadlock",
+    1317: "the statement was interrupted",
+    1927: "the connection was killed",
+    3024: "the statement took too long",
+}
+#: how long an error is not logged again, seconds
+_LOGGED_AGAIN_S: Final = 60
 _PURGED = re.compile(
     r"could not find first log file|purged (required )?binary log|required binlog files have been purged",
     re.IGNORECASE,
 )
 _SAME_ID = re.compile(r"same server_(uu)?id", re.IGNORECASE)
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +169,8 @@ def translated(address: SourceAddress) -> Iterator[None]:
         ) from error
     except (LookupError, RuntimeError, ValueError, struct.error) as error:
         # The driver raises these on packets that no server sends, such as a request for one of our files.
-        raise _strange(address, str(error)) from error
+        _note(address, 0, str(error))
+        raise _strange(address, f"its packets are none ({type(error).__name__})") from error
 
 
 def _strange(address: SourceAddress, why: str) -> SourceUnfit:
@@ -162,10 +190,15 @@ def _not_trusted(address: SourceAddress, error: ssl.SSLCertVerificationError) ->
 
 
 def server_error(address: SourceAddress, code: int, text: str) -> CanalGroupError:
-    """Return our error for an error code of a server or of the driver."""
+    """Return our error for an error code of a server or of the driver.
+
+    A server's text may quote values of rows: it is logged, and not in the error, which consumers may get.
+    """
+    _note(address, code, text)
+    said = text if code in _OF_DRIVER else _MEANINGS.get(code, "error")
     if code in ACCESS_CODES:
         return SourceUnfit(
-            f"{address.title} denies {address}: {text} ({code}).",
+            f"{address.title} denies {address}: {said} ({code}).",
             hint=access_hint(address.user, code, text),
             shard=address.name,
             code=code,
@@ -174,7 +207,7 @@ def server_error(address: SourceAddress, code: int, text: str) -> CanalGroupErro
         return _binlog_error(address, text)
     if code in _NOT_UNDERSTOOD:
         return SourceUnfit(
-            f"{address.title} at {address} does not understand a statement: {text} ({code}).",
+            f"{address.title} at {address} does not understand a statement ({code}).",
             hint="Expected MySQL 5.7 or later, or MariaDB 10.5 or later.",
             shard=address.name,
             code=code,
@@ -182,26 +215,39 @@ def server_error(address: SourceAddress, code: int, text: str) -> CanalGroupErro
     # Every other error that a server returns for these few statements is temporary: shutting down, too many
     # connections, killed, gone, still starting.
     return SourceUnavailable(
-        f"{address.title} at {address} is not available: {text} ({code}).",
+        f"{address.title} at {address} is not available: {said} ({code}).",
         shard=address.name,
         code=code,
     )
 
 
+def _note(address: SourceAddress, code: int, text: str) -> None:
+    """Log the number of an error, and its text as an exception, which operators alone see."""
+    _log_text(address.name, address.location, code, text, int(time.monotonic() // _LOGGED_AGAIN_S))
+
+
+@lru_cache(maxsize=64)
+def _log_text(shard: str, location: str, code: int, text: str, _period: int) -> None:
+    text_of_server = pymysql.MySQLError(code, text)
+    _log.warning("%s answers with error %d", location, code, extra={"shard": shard}, exc_info=text_of_server)
+
+
 def _binlog_error(address: SourceAddress, text: str) -> DataError:
     """Return our error for 1236, with which a server refuses a dump; only its text says why."""
     if _PURGED.search(text):
-        return PositionPurged(f"{address.title} no longer has the position: {text}.", shard=address.name)
+        return PositionPurged(
+            f"{address.title} no longer has the position ({_BINLOG_ERROR}).", shard=address.name
+        )
     if _SAME_ID.search(text):
         return SourceUnfit(
-            f"Another replica uses server id {address.server_id} on the source of shard {address.name}: "
-            f"{text}.",
+            f"Another replica uses server id {address.server_id} on the source of shard {address.name}"
+            f" ({_BINLOG_ERROR}).",
             hint="Give each reader of a source its own server_id.",
             shard=address.name,
         )
     return DataError(
-        f"{address.title} cannot serve the position: {text}.",
-        hint="The position belongs to another source, or the binlog is damaged there.",
+        f"{address.title} cannot serve the position ({_BINLOG_ERROR}).",
+        hint="The position belongs to another source, or the binlog is damaged there: the log has its text.",
         shard=address.name,
     )
 
@@ -360,9 +406,13 @@ def server_facts(address: SourceAddress, connection: pymysql.Connection[Any]) ->
     rows = query(address, connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
     variables = {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
     server_id = Row(variables, partial(_strange, address)).number("server_id")
+    try:
+        identity = server_identity(variables.get("server_uuid") or str(server_id))
+    except UsageError as error:
+        raise _strange(address, error.message.rstrip(".")) from error
     return ServerFacts(
         version=variables.get("version", ""),
         server_id=server_id,
-        identity=variables.get("server_uuid") or str(server_id),
+        identity=identity,
         variables=variables,
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from canal_group.binlog.snapshot.selected_table import SelectedTable, quoted
+from canal_group.binlog.schema.sql import quoted
+from canal_group.binlog.snapshot.selected_table import SelectedTable
+from canal_group.merge.snapshot.key import Key
 from canal_group.merge.values.chunk import TableRows
 
 #: bytes of rows, as they are sent, after which a page ends; its last row may be of up to 1 GiB
@@ -44,7 +46,7 @@ class Page:
 
     #: they are reads of one transaction, whose header is the first of a chunk
     rows: TableRows
-    #: values of the last row in the columns of `PageQuery.order`, as SQL literals; see `sent_value`
-    last_key: tuple[str, ...]
+    #: values of the last row in the columns of `PageQuery.order`
+    last_key: Key
     #: of the rows, as they were sent
     bytes: int

@@ -121,9 +121,8 @@ class PageReader:
                 for _ in range(sum(count + 1 for count in counts if count)):
                     driver._read_packet()  # noqa: SLF001
             except pymysql.MySQLError as error:
-                altered = _altered(table, *error.args) if len(error.args) == 2 else None  # noqa: PLR2004
-                if altered is not None:
-                    raise altered from error
+                if error.args and error.args[0] in _ALTERED:
+                    raise _altered(table, error.args[0]) from error
                 raise
         return int(statement)
 
@@ -189,7 +188,7 @@ class PageReader:
             return packet
         self._is_receiving = False
         code, text = int.from_bytes(packet[1:3], "little"), packet[_ERROR_HEAD:].decode("utf-8", "replace")
-        raise _altered(table, code, text) or server_error(self._address, code, text)
+        raise _altered(table, code) if code in _ALTERED else server_error(self._address, code, text)
 
     def _fill(self, table: SelectedTable, packets: PacketReader) -> None:
         """Wait for more bytes."""
@@ -223,9 +222,12 @@ class _PageRows(RowsBuilder):
 
 def _page(query: PageQuery, rows: _PageRows, last: bytes, size: int) -> Page:
     table, schema = query.table, query.table.schema
+    key = table.key_of(last, query.order)
+    if key is None:
+        raise TableAltered(f"{table.source}: a column of its key has NULL.")
     found = TableRows(schema.name, rows.finish(), TableName(*table.source), schema.special, schema.lineage)
-    return Page(found, table.literals(last, query.order), size)
+    return Page(found, key, size)
 
 
-def _altered(table: SelectedTable, code: int, text: str) -> TableAltered | None:
-    return TableAltered(f"{table.source}: {text} ({code}).") if code in _ALTERED else None
+def _altered(table: SelectedTable, code: int) -> TableAltered:
+    return TableAltered(f"{table.source} was altered or is gone (error {code}).")

@@ -18,6 +18,7 @@ from typing import Any
 import pymysql
 
 from canal_group.binlog.server.source import ServerFacts, SourceAddress, query, query_one
+from canal_group.binlog.server.starts.binary_logs import listed_file
 from canal_group.binlog.snapshot.visibility import SettledLog
 from canal_group.merge.errors import SourceUnavailable, SourceUnfit
 from canal_group.merge.snapshot.point import LogOffset, Point
@@ -85,7 +86,7 @@ class PointReader:
         file, offset = shown.get("binlog_snapshot_file", ""), shown.get("binlog_snapshot_position", "")
         if not file or not offset.isdigit():
             raise self._no_binlog()
-        return LogOffset(file, int(offset))
+        return LogOffset(listed_file(self._address, file), int(offset))
 
     def _low(self) -> LogOffset | GtidSet:
         if self._facts.gtids:
@@ -113,7 +114,7 @@ class PointReader:
         rows = self._query(self._facts.binlog_status_statement)
         if not rows:
             raise self._no_binlog()
-        end = LogOffset(str(rows[0]["File"]), rows[0].number("Position"))
+        end = LogOffset(listed_file(self._address, str(rows[0]["File"])), rows[0].number("Position"))
         if self._settled is not None:
             self._settled.written(self._facts.identity, end)
         return end

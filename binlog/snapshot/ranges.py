@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from canal_group.binlog.schema.definition import ColumnDefinition
 from canal_group.binlog.snapshot.row_order import RowOrder
 from canal_group.merge.snapshot.cursor import KeyRange
-from canal_group.merge.snapshot.key import Key
+from canal_group.merge.snapshot.key import Key, literal
 from canal_group.merge.values.types.table import BY_NAME
 
 RANGES_MAX: Final = 16
@@ -31,10 +31,10 @@ _EVEN: Final = 0.35, 0.65
 _UNEVEN: Final = 0.02
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 _MOMENT: Final = re.compile(r"'[0-9]{4}-[0-9]{2}-[0-9]{2}.*'")
-_BYTES: Final = re.compile(r"(?P<charset>_[a-z0-9]+ )?X'(?P<hex>[0-9a-f]*)'")
+_BYTES: Final = re.compile(r"(_(?P<charset>[a-z0-9]+) )?X'(?P<hex>[0-9a-f]*)'")
 #: characters that every charset with a byte for each of them has
 _LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
-_WIDE: Final = ("_ucs2 ", "_utf16 ", "_utf16le ", "_utf32 ")
+_WIDE: Final = ("ucs2", "utf16", "utf16le", "utf32")
 
 
 class Index(Protocol):
@@ -119,14 +119,14 @@ def _probes(order: RowOrder, first: Key, last: Key, fraction: Callable[[], float
     """
     common = next(index for index, pair in enumerate(zip(first, last, strict=True)) if pair[0] != pair[1])
     column, prefix = order.columns[common], order.prefix(first[:common])
-    for literal in _values(column, first[common], last[common], fraction):
-        condition = order.not_less(column, literal)
+    for value in _values(column, first[common], last[common], fraction):
+        condition = order.not_less(column, value)
         yield f"{prefix} AND {condition}" if prefix else condition
 
 
 def _values(column: ColumnDefinition, first: str, last: str, fraction: Callable[[], float]) -> Iterator[str]:
     if _NUMBER.fullmatch(first) and _NUMBER.fullmatch(last):
-        yield from map(str, _halves(_whole(first), _whole(last), fraction))
+        yield from map(literal, _halves(_whole(first), _whole(last), fraction))
     elif _MOMENT.fullmatch(first) and _MOMENT.fullmatch(last):
         yield from (_day(number) for number in _halves(_ordinal(first), _ordinal(last), fraction))
     else:
@@ -144,23 +144,23 @@ def _halves(low: int, high: int, fraction: Callable[[], float]) -> Iterator[int]
             high = middle
 
 
-def _whole(literal: str) -> int:
-    return int(float(literal)) if "e" in literal else int(literal.partition(".")[0])
+def _whole(number: str) -> int:
+    return int(float(number)) if "e" in number else int(number.partition(".")[0])
 
 
-def _ordinal(literal: str) -> int:
+def _ordinal(moment: str) -> int:
     """Return the day of a date; the nearest one that a calendar has."""
-    year, month, day = (int(part) for part in literal[1:11].split("-"))
+    year, month, day = (int(part) for part in moment[1:11].split("-"))
     return dt.date(max(year, 1), max(month, 1), min(max(day, 1), 28)).toordinal()
 
 
 def _day(ordinal: int) -> str:
-    return f"'{dt.date.fromordinal(ordinal).isoformat()}'"
+    return literal(dt.date.fromordinal(ordinal).isoformat())
 
 
 def _texts(column: ColumnDefinition, first: str, last: str) -> Iterator[str]:
     """Yield texts or bytes that begin as both do: what follows is a letter, or some byte."""
-    ends = [_BYTES.fullmatch(literal) for literal in (first, last)]
+    ends = [_BYTES.fullmatch(each) for each in (first, last)]
     if ends[0] is None or ends[1] is None or (ends[0]["charset"] or "") in _WIDE:
         return
     charset, values = ends[0]["charset"] or "", [bytes.fromhex(end["hex"]) for end in ends if end is not None]
@@ -177,4 +177,4 @@ def _texts(column: ColumnDefinition, first: str, last: str) -> Iterator[str]:
     size = fixed.size if fixed.hidden_in is not None else column.length if column.type == "binary" else 0
     # From the middle outwards: the first ones are likely to do.
     for byte in sorted(nexts, key=lambda byte: abs(nexts.index(byte) - len(nexts) // 2)):
-        yield f"{charset}X'{(begins + bytes([byte])).ljust(size, bytes(1)).hex()}'"
+        yield literal((begins + bytes([byte])).ljust(size, bytes(1)), charset)

@@ -1,7 +1,7 @@
 """Row orders: the index by which a table is read in ranges, and the conditions that read only these.
 
 A condition of several columns is spelled out: `(a, b) > (1, 2)` would read the index from its beginning. Each
-value in it came from the server, and the server compares it.
+value in it came from the server or from a caller's position, and is checked to be a literal.
 """
 
 from __future__ import annotations
@@ -11,42 +11,39 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from canal_group.binlog.schema.definition import PRIMARY, ColumnDefinition, TableDefinition
-from canal_group.binlog.snapshot.selected_table import quoted
+from canal_group.binlog.schema.definition import ColumnDefinition, TableDefinition
+from canal_group.binlog.schema.sql import quoted
 from canal_group.merge.snapshot.cursor import KeyRange
-from canal_group.merge.snapshot.key import Key
+from canal_group.merge.snapshot.key import Key, checked
+from canal_group.merge.values.types.kinds import Storage
+from canal_group.merge.values.types.table import BY_NAME
 
 #: most values of an ENUM in a key: each is named in the conditions
 ENUM_VALUES_MAX: Final = 256
-_UNORDERED: Final = {"set"}
+#: how values are stored of which no condition can say where they are in the server's order
+_UNORDERED: Final = {Storage.SET, Storage.BLOB, Storage.JSON, Storage.LIST, Storage.BYTES}
+#: digits of the number of a value of an ENUM
+_DIGITS_MAX: Final = 5
 #: fields of a column's definition that do not change what a key means
 _MEANINGLESS: Final = ("nullable", "generated", "visibility", "reads")
 
 
 @dataclass(frozen=True, slots=True)
 class RowOrder:
-    """The primary key of a table, or a UNIQUE key without nulls."""
+    """A key of a table that tells its rows apart, see `TableDefinition.row_keys`."""
 
     index: str
     #: in the key's order
     columns: tuple[ColumnDefinition, ...]
 
     @classmethod
-    def of(cls, definition: TableDefinition) -> RowOrder | None:
-        """Return the order of a table; None if no key orders it, so that it is read in one piece."""
-        names = definition.row_key
-        columns = [
-            column for name in names for column in definition.logged if column.name.lower() == name.lower()
-        ]
-        if not names or not all(map(_is_ordered, columns)):
-            return None
-        key = definition.primary_key
-        index = (
-            PRIMARY
-            if key
-            else next(each.name for each in definition.keys if each.columns == names[: len(each.columns)])
+    def all_of(cls, definition: TableDefinition) -> tuple[RowOrder, ...]:
+        """Return the orders of a table, the best one first; without any it is read in one piece."""
+        by_name = {column.name.lower(): column for column in definition.logged}
+        orders = (
+            cls(key.name, tuple(by_name[name.lower()] for name in key.columns)) for key in definition.row_keys
         )
-        return cls(index, tuple(columns))
+        return tuple(order for order in orders if all(map(_is_ordered, order.columns)))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -66,6 +63,15 @@ class RowOrder:
     def hint(self) -> str:
         """What follows the table's name: the index, whatever its statistics say."""
         return f"FORCE INDEX ({quoted(self.index)})"
+
+    def takes(self, rows: KeyRange | Iterable[Key]) -> bool:
+        """Return whether each key has a literal of the type of each column: a caller's position may not."""
+        keys = (rows.after, rows.until) if isinstance(rows, KeyRange) else rows
+        return all(
+            len(key) == len(self.columns) and all(map(_takes, self.columns, key))
+            for key in keys
+            if key is not None
+        )
 
     def within(self, rows: KeyRange) -> str:
         """Return the condition of a range; empty: all rows."""
@@ -109,7 +115,17 @@ class RowOrder:
 
 def _is_ordered(column: ColumnDefinition) -> bool:
     """Return whether conditions can say where a value of a column is in the server's order."""
-    return column.type not in _UNORDERED and len(column.values) <= ENUM_VALUES_MAX
+    return BY_NAME[column.type].storage not in _UNORDERED and len(column.values) <= ENUM_VALUES_MAX
+
+
+def _takes(column: ColumnDefinition, value: str) -> bool:
+    """Return whether a literal may be a value of a column."""
+    storage = BY_NAME[column.type].storage
+    if storage in (Storage.DATE, Storage.MOMENT):
+        return value[:1] == "'"
+    if storage in (Storage.CHAR, Storage.VARCHAR):
+        return value[-1:] == "'" and value[:1] != "'"
+    return value.isdigit() and len(value) <= _DIGITS_MAX if column.values else value[-1:] != "'"
 
 
 def _numbers(column: ColumnDefinition, first: int, end: int) -> str:
@@ -121,26 +137,26 @@ def _numbers(column: ColumnDefinition, first: int, end: int) -> str:
 def _greater(column: ColumnDefinition, value: str) -> str:
     if column.values:
         return _numbers(column, int(value) + 1, len(column.values) + 1)
-    return f"{quoted(column.name)} > {value}"
+    return f"{quoted(column.name)} > {checked(value)}"
 
 
 def _not_less(column: ColumnDefinition, value: str) -> str:
     if column.values:
         return _numbers(column, int(value), len(column.values) + 1)
-    return f"{quoted(column.name)} >= {value}"
+    return f"{quoted(column.name)} >= {checked(value)}"
 
 
 def _less(column: ColumnDefinition, value: str) -> str:
     if column.values:
         return _numbers(column, 0, int(value))
-    return f"{quoted(column.name)} < {value}"
+    return f"{quoted(column.name)} < {checked(value)}"
 
 
 def _not_greater(column: ColumnDefinition, value: str) -> str:
     if column.values:
         return _numbers(column, 0, int(value) + 1)
-    return f"{quoted(column.name)} <= {value}"
+    return f"{quoted(column.name)} <= {checked(value)}"
 
 
 def _equal(column: ColumnDefinition, value: str) -> str:
-    return f"{quoted(column.name)} = {value}"
+    return f"{quoted(column.name)} = {checked(value)}"

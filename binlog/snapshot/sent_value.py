@@ -9,12 +9,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from functools import partial
 
 from canal_group.binlog.charsets.charsets import charset_of
 from canal_group.binlog.columns.columns import plan_of
 from canal_group.binlog.columns.types.column import Column
 from canal_group.binlog.formats.byte_cursor import ByteCursor
-from canal_group.merge.snapshot.key import real_literal
+from canal_group.merge.errors import CorruptEvent
+from canal_group.merge.snapshot.key import literal
 from canal_group.merge.values.types.table import BY_NAME, TABLE, ColumnType
 
 #: sent as BIGINT UNSIGNED: among strings, a value that an ENUM does not have looks like an empty one
@@ -50,25 +53,25 @@ class SentValue:
         """Return how a column's values are sent."""
         kind, size, *_ = plan_of(column)
         select, sent, width = "{}", column.type, size if kind == "plain" else _WIDTHS.get(kind, 0)
-        literal: Callable[[bytes], str] = _binary
+        made: Callable[[bytes], str] = literal
         if sent in _NUMBERED:
             # MariaDB's cast alone is as wide as the column.
             select, sent, width = "CAST({} AS UNSIGNED) | 0", ColumnType.LONGLONG, _BIGINT_BYTES
-            literal = _unsigned
+            made = _unsigned
         elif sent in _REAL:
-            literal = _real
+            made = _real
         elif width:
-            literal = _unsigned if column.unsigned else _signed
+            made = _unsigned if column.unsigned else _signed
         elif sent in _MOMENTS:
             sent = _MOMENTS[sent]
-            literal = _LITERALS[sent]
+            made = _LITERALS[sent]
         elif sent is ColumnType.NEWDECIMAL:
-            literal = _decimal
+            made = _decimal
         elif column.address:
             select = f"CAST({{}} AS BINARY({BY_NAME[column.address].size}))"
         elif not column.binary:
-            literal = _text(charset_of(column.collation).name)
-        return cls(column, select, sent, _fixed(width) if width else _packed, literal)
+            made = partial(literal, charset=charset_of(column.collation).name)
+        return cls(column, select, sent, _fixed(width) if width else _packed, made)
 
 
 def _fixed(size: int) -> Callable[[ByteCursor], bytes]:
@@ -80,33 +83,36 @@ def _packed(cursor: ByteCursor) -> bytes:
 
 
 def _unsigned(value: bytes) -> str:
-    return str(int.from_bytes(value, "little"))
+    return literal(int.from_bytes(value, "little"))
 
 
 def _signed(value: bytes) -> str:
-    return str(int.from_bytes(value, "little", signed=True))
+    return literal(int.from_bytes(value, "little", signed=True))
 
 
 def _real(value: bytes) -> str:
     (number,) = struct.unpack("<f" if len(value) == 4 else "<d", value)  # noqa: PLR2004 - bytes of a FLOAT
-    return real_literal(repr(number))
+    return literal(float(number))
 
 
 def _decimal(value: bytes) -> str:
-    return value.decode("ascii")
+    try:
+        return literal(Decimal(value.decode("ascii")))
+    except (UnicodeDecodeError, InvalidOperation) as error:
+        raise CorruptEvent("A DECIMAL of a key is not a number.") from error
 
 
 def _date(value: bytes) -> str:
-    return f"'{_day(value)}'"
+    return literal(_day(value))
 
 
 def _datetime(value: bytes) -> str:
-    return f"'{_day(value)} {_clock(value[_CLOCK_AT:])}'"
+    return literal(f"{_day(value)} {_clock(value[_CLOCK_AT:])}")
 
 
 def _time(value: bytes) -> str:
     sign, days = (value[0], int.from_bytes(value[1:5], "little")) if value else (0, 0)
-    return f"'{'-' if sign else ''}{_clock(value[5:], days)}'"
+    return literal(f"{'-' if sign else ''}{_clock(value[5:], days)}")
 
 
 def _day(value: bytes) -> str:
@@ -117,14 +123,6 @@ def _day(value: bytes) -> str:
 def _clock(value: bytes, days: int = 0) -> str:
     hour, minute, second, fraction = struct.unpack("<BBBI", value.ljust(7, b"\0"))
     return f"{24 * days + hour:02d}:{minute:02d}:{second:02d}.{fraction:06d}"
-
-
-def _binary(value: bytes) -> str:
-    return f"X'{value.hex()}'"
-
-
-def _text(charset: str) -> Callable[[bytes], str]:
-    return lambda value: f"_{charset} X'{value.hex()}'"
 
 
 _LITERALS = {

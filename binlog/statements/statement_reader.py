@@ -312,6 +312,8 @@ def _rename_tables(words: Words, changes: list[Change]) -> None:
 
 
 def _change(words: Words, op: str) -> Change:
+    if words.skip("."):  # MariaDB: the session's schema
+        return Change(op, words.statement.schema, _name(words))
     first = _name(words)
     if words.skip("."):
         return Change(op, first, _name(words))

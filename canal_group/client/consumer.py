@@ -87,7 +87,7 @@ class Consumer:
         self._retry_s = retry_s
         self._filter = table_filter
         self._wait_s = wait_s
-        #: allows one get at a time, so that the newest batch that we have is known
+        #: allows one get at a time, so that the newest received batch is known
         self._getting = threading.Lock()
         #: the last batch that we have: the next get takes back what was delivered after it
         self._seen_id = 0
@@ -160,7 +160,7 @@ class Consumer:
 
     @property
     def client_id(self) -> str:
-        """The client id whose cursor this consumer uses."""
+        """Client id of the cursor of this consumer."""
         return self._lease.client_id
 
     @property
@@ -299,7 +299,7 @@ class Consumer:
     def _rows_that_came(
         self, how: Mapping[str, Any] | None, rows: pa.Table, batch_id: int, **wanted: Any
     ) -> pa.Table:
-        """Return the rows of a batch: those that came with it, if they are what is wanted."""
+        """Return a batch's rows: the rows sent along with the batch if they fit the request."""
         came = wanted == how and self._unfinished.has(batch_id)
         return rows if came else self.read_rows(batch_id, **wanted)
 
@@ -446,7 +446,7 @@ class Consumer:
         except CanalGroupError as error:
             self._unfinished.refuse(batch_id)
             if cursor is not None and isinstance(error, UnknownBatch):
-                # The server that delivered it says that it is acknowledged: our first attempt succeeded.
+                # The delivering server reports the batch as acknowledged: the first attempt succeeded.
                 return cursor
             raise
 

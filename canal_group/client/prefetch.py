@@ -38,7 +38,7 @@ class Source(Protocol[B_co]):
     rollback_generation: int
 
     def get_without_ack(self, batch_size: int, timeout: float | None) -> B_co | None:
-        """Return the next batch; None if there is none yet."""
+        """Return the next batch, or None if no batch has arrived."""
 
     def rollback(self, batch_id: int | None = None) -> int:
         """Roll back a batch and every later one."""

@@ -99,7 +99,7 @@ class Directory:
         return hex(identity[0])
 
     def let_go(self, client_id: str) -> None:
-        """Delete the running node if it is ours, so that a waiting consumer can take it."""
+        """Delete this consumer's running node: a waiting consumer can then make another."""
         if not self._client.connected:
             return  # It goes with our session.
         path = self._tree.client_running(client_id)

@@ -5,6 +5,9 @@ gateway answers until its last such instance ends; each start makes a new token.
 only to the address in the file's name, because a host name may lead to another listener. It does so only
 while the listener belongs to this user: when a gateway has ended, another account of the machine can take its
 port.
+
+Linux lists which sockets listen: "proc_net_tcp" in the kernel's documentation. An address is printed as
+32-bit words, each in the machine's byte order.
 """
 
 from __future__ import annotations
@@ -14,12 +17,66 @@ import ipaddress
 import os
 import secrets
 import stat
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from canal_group.gateway.listeners import listeners
-from canal_group.merge.errors import ConfigError
+from canal_group.merge.errors import ConfigError, UsageError
+from canal_group.merge.file_name import file_name
+
+_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_LISTEN = "0A"
+_EVERY = (ipaddress.IPv4Address(0), ipaddress.IPv6Address(0))
+
+
+def listeners(host: str, port: int) -> set[int]:
+    """Return the ids of the users that listen on an address of this network namespace.
+
+    Args:
+        host: an IP address; for any other text the result is empty.
+        port: its port.
+    """
+    try:
+        plain = _plain(ipaddress.ip_address(host))
+    except ValueError:
+        return set()
+    sockets = [(at, user) for at, its_port, user in _listening() if its_port == port]
+    # A socket on the address itself precedes a wildcard socket, and its own family precedes IPv6.
+    for address in (plain, *(each for each in _EVERY if each.version >= plain.version)):
+        users = {user for at, user in sockets if at == address}
+        if users:
+            return users
+    return set()
+
+
+def _listening() -> Iterator[tuple[_Address, int, int]]:
+    """Yield (address, port, user id) of each TCP socket that listens."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        # A kernel without IPv6 has no table for it. If a table cannot be read, no listener is known.
+        with contextlib.suppress(OSError), open(table, encoding="ascii") as rows:  # noqa: PTH123
+            next(rows)
+            for row in rows:
+                _, local, _, state, _, _, _, user, *_ = row.split()
+                if state == _LISTEN:
+                    address, _, port = local.rpartition(":")
+                    yield _address(address), int(port, 16), int(user)
+
+
+def _address(text: str) -> _Address:
+    words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
+    packed = struct.pack(f"={len(words)}I", *words)
+    if len(words) == 1:
+        return ipaddress.IPv4Address(packed)
+    return _plain(ipaddress.IPv6Address(packed))
+
+
+def _plain(address: _Address) -> _Address:
+    """Return an address; one that is IPv4-mapped becomes an IPv4 address."""
+    return getattr(address, "ipv4_mapped", None) or address
+
 
 _FOLDER = "canal-group"
 _BYTES_MAX = 1_024
@@ -50,7 +107,7 @@ class OperatorToken:
         """
         folder = _folder_to_write()
         try:
-            target = folder / _name(self._host, self._port)
+            target = folder / file_name(_name(self._host, self._port))
             new = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
             # A new file: no other process has it open, and no link is followed.
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -88,9 +145,9 @@ def find_token(uri: str) -> str | None:
     if listeners(host, port) != {os.geteuid()}:
         return None
     for folder in _folders():
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, UsageError):
             _check(folder)
-            return _read(folder / _name(host, port))
+            return _read(folder / file_name(_name(host, port)))
     return None
 
 

@@ -26,7 +26,7 @@ class Tls:
         ConfigError: a certificate is given without its key, or a key without its certificate.
     """
 
-    #: authorities that sign the gateways' certificates; None: those of the system
+    #: authorities that sign the gateways' certificates; None: the system's authorities
     ca: Path | None = None
     #: our certificate and its key, if the gateways require one
     cert: Path | None = None

@@ -12,7 +12,7 @@ import secrets
 
 NONCE_BYTES = 16
 RESPONSE_BYTES = hashlib.sha256().digest_size
-#: what the server sends: its nonce and its response
+#: the server's message: nonce and response
 GREETING_BYTES = NONCE_BYTES + RESPONSE_BYTES
 SECRET_BYTES = 32
 #: how long it may take as a whole, together with connecting and TLS, seconds

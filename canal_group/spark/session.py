@@ -57,7 +57,7 @@ class Session:
         self._planned: list[Batch] = []
         #: greatest key of a query that ends, microseconds since 1970 UTC; None if it does not end
         self._target_us: int | None = None
-        #: whether the query is one run of several, of which the next one begins where this one ends
+        #: whether the query is one of several runs, each beginning at the end of the run before
         self._is_run = False
         #: when the last offset range was planned, seconds
         self._planned_at_s = time.monotonic()

@@ -1,7 +1,15 @@
-"""The data source: answer Spark's calls with a session, a schema and parts to read."""
+"""The data source: answer Spark's calls with a session, a schema and parts to read.
+
+Spark takes PYSPARK_PYTHON, or else `python3`, which is often another interpreter than that of a virtual
+environment. Its workers then fail one after the other, with tracebacks of their own.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from base64 import b64decode
@@ -9,9 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import (
@@ -25,10 +34,9 @@ from pyspark.sql.types import StructType
 
 from canal_group.gateway.retry import keep_trying
 from canal_group.merge.calls.consumers import Describe
-from canal_group.merge.errors import RetryableError
+from canal_group.merge.errors import ConfigError, RetryableError
 from canal_group.merge.values.position import GroupPosition
 from canal_group.spark.bounded import Bounds, bounded
-from canal_group.spark.interpreter import choose_interpreter
 from canal_group.spark.options import EVOLVE, Options, as_offset, first_of, from_offset
 from canal_group.spark.reading import RangePart, parts, read_part
 from canal_group.spark.session import UNBOUNDED, Session
@@ -40,6 +48,52 @@ from canal_group.spark.shapes import (
     table_schema,
     typed_rows,
 )
+
+_VARIABLE: Final = "PYSPARK_PYTHON"
+#: imports of workers beyond Spark's own
+_NEEDED: Final = ("canal_group", "numpy", "pyarrow")
+#: prints an interpreter's version, and what it lacks; runs on any Python 3
+_ASK: Final = (
+    "import importlib.util as u, json, sys; "
+    f"print(json.dumps(['%d.%d' % sys.version_info[:2], [n for n in {_NEEDED!r} if u.find_spec(n) is None]]))"
+)
+#: how long an interpreter may take to answer, seconds
+_ANSWER_S: Final = 30.0
+
+
+def choose_interpreter() -> None:
+    """Let the workers of a local Spark use this interpreter; check the one that PYSPARK_PYTHON names.
+
+    It does nothing on a cluster, whose machines have paths of their own, and where no Spark runs in this
+    process, as in the workers themselves.
+
+    Raises:
+        ConfigError: the interpreter of PYSPARK_PYTHON does not run, has another version, or lacks a package.
+    """
+    context: Any = SparkContext._active_spark_context  # noqa: SLF001 - the public way starts one
+    if context is None or not context.master.startswith("local"):
+        return
+    if _VARIABLE not in os.environ:
+        context.pythonExec = sys.executable
+    elif context.pythonExec != sys.executable:
+        _check(context.pythonExec)
+
+
+def _check(program: str) -> None:
+    hint = f"Unset {_VARIABLE}, or set it to {sys.executable}."
+    try:
+        done = subprocess.run(  # noqa: S603 - Spark runs it next
+            [program, "-c", _ASK], capture_output=True, timeout=_ANSWER_S, check=True
+        )
+        version, missing = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise ConfigError(f"Spark's workers cannot run {program}: {error}.", hint=hint) from error
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if version != ours:
+        raise ConfigError(f"Spark's workers run {program}, Python {version}, the driver {ours}.", hint=hint)
+    if missing:
+        raise ConfigError(f"Spark's workers run {program}, which lacks {', '.join(missing)}.", hint=hint)
+
 
 #: rows of one Arrow batch that is passed to Spark
 BATCH_ROWS = 32_768
@@ -113,7 +167,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._options = options
         self._schema = schema
         self._session = Session(options)
-        #: where this query began, if it is in its first micro-batch
+        #: the query's start, during its first micro-batch
         self._first: GroupPosition | None = None
         #: end of the last micro-batch whose columns were checked
         self._checked: GroupPosition | None = None

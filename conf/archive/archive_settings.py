@@ -38,7 +38,7 @@ class ArchiveSettings(Settings):
     #: parts of the disk that are used, by whatever, when nothing more is written, and when it goes on
     disk_high: Part = 0.9
     disk_low: Part = 0.85
-    #: keys that encrypt it; None: it is not encrypted
+    #: keys of the archive's encryption; None: not encrypted
     key_file: AnchoredPath | None = None
     #: whether columns with masks may be in it without encryption
     clear_text: bool = False
@@ -66,5 +66,5 @@ def _off(value: Any) -> Any:
     return None if value is False or value == "off" else value
 
 
-#: an instance's archive; None: it writes none
+#: an instance's archive; None: the instance writes no archive
 Archiving: TypeAlias = Annotated[ArchiveSettings | None, BeforeValidator(_off)]

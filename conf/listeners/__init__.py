@@ -1,1 +1,1 @@
-"""What listens: the gateway, canal's protocol, whom they admit, and which addresses may be reached."""
+"""Listeners: the gateway, canal's protocol, their clients, and the addresses that commands may reach."""

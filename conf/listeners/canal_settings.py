@@ -22,7 +22,7 @@ class CanalBounds(Settings):
 
     #: bytes of a packet that a client sends
     frame_bytes_max: Count = 64 << 10
-    #: connections that have logged in, and those that have not
+    #: most connections after login, and most before login
     connections_max: Count = 256
     login_max: Count = 64
     #: how long a login may take, and how long a client that has logged in may send nothing
@@ -74,5 +74,5 @@ class CanalSettings(CanalBounds):
 
     @property
     def password(self) -> SecretStr | None:
-        """The user's password, or "*" and its digest; None: clients need none."""
+        """The user's password, or "*" and its digest; None: no password is asked for."""
         return self._password

@@ -33,16 +33,16 @@ class ClientSettings(Settings):
 
     #: name in logs and refusals
     name: Name
-    #: environment variable or file that holds its token
+    #: environment variable or file with the client's token
     token_env: str | None = None
     token_file: AnchoredPath | None = None
     #: the name in its certificate: the first alternative name, or the subject's common name if it has none
     certificate: Text | None = None
-    #: destinations that it may read; empty: this instance's destination
+    #: destinations open to the client; empty: this instance's destination
     destinations: Annotated[tuple[Name, ...], Field(strict=False)] = ()
-    #: client ids that it may use; empty: any
+    #: client ids open to the client; empty: any
     client_ids: Annotated[tuple[Name, ...], Field(strict=False)] = ()
-    #: whether it may change what is served
+    #: whether a client may stop, rewind or change the destination
     operate: bool = False
     #: whether its reads may roll back other clients; `operate` includes this
     rewind: bool = False
@@ -58,7 +58,7 @@ class ClientSettings(Settings):
 
     @property
     def token(self) -> SecretStr | None:
-        """The token that it must show; None: its certificate is enough."""
+        """Token required of the client; None: its certificate is enough."""
         return self._token
 
 
@@ -67,7 +67,7 @@ class GatewayBounds(ConnectionBounds):
 
     #: approximate bytes of one message of a reply; a larger batch is sent in several messages
     reply_bytes_max: Count = 4 << 20
-    #: calls of one client that are answered concurrently
+    #: concurrent calls of one client
     calls_max: Count = 512
     #: approximate bytes of rows that were fetched and are not yet lent or sent, of all clients together
     unsent_bytes_max: Count = 48 << 20
@@ -88,7 +88,7 @@ class GatewaySettings(GatewayBounds):
     #: other clients. Without clients and token, every process of this machine may read, and every client with
     #: a certificate of `ssl.client_ca`
     clients: Annotated[tuple[ClientSettings, ...], Field(strict=False)] = ()
-    #: names of those of them that this destination admits; empty: all
+    #: names of the listed clients admitted to this destination; empty: all
     only: Annotated[tuple[Name, ...], Field(strict=False)] = ()
     #: None: the connections are not encrypted
     ssl: GatewaySslSettings | None = None
@@ -161,7 +161,7 @@ class GatewaySettings(GatewayBounds):
 
     @property
     def token(self) -> SecretStr | None:
-        """The token that allows everything; None if there is none."""
+        """The token for every right, or None."""
         return self._token
 
     @property

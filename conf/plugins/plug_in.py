@@ -1,4 +1,4 @@
-"""A plug-in that settings name, with its own settings, and the mappings that name one."""
+"""A plug-in named by settings, its own settings, and the mappings that may name a plug-in."""
 
 from __future__ import annotations
 

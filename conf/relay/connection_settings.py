@@ -13,7 +13,7 @@ class ConnectionSettings(Settings):
 
     #: login; None: none
     username: Text | None = None
-    #: environment variable or file that holds its password
+    #: environment variable or file with the password
     password_env: str | None = None
     password_file: AnchoredPath | None = None
     #: authorities that may have signed the broker's certificate; None: no TLS

@@ -44,7 +44,7 @@ class KafkaSettings(ConnectionSettings):
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"
     #: SASL's mechanism, of a login
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
-    #: what the connection must be; None: what `ca` and `username` make it
+    #: protocol of the connection; None: derived from `ca` and `username`
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None = None
     #: further options of librdkafka's producer, by their names
     options: Annotated[dict[str, str | int | float | bool], Field(strict=False)] = Field(default_factory=dict)

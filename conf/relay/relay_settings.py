@@ -162,12 +162,12 @@ class RelaySettings(Settings):
     retry: RetrySettings = RetrySettings()
     #: None: nothing listens
     metrics: MetricsSettings | None = None
-    #: the output; its `kind` says which, and what else it has
+    #: the output; `kind` selects its type and its other settings
     output: Any
 
     @property
     def name(self) -> str:
-        """What the output knows this publisher by."""
+        """This publisher's name at the output."""
         return f"{self.destination}/{self.read.client_id}"
 
 

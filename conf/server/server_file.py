@@ -32,7 +32,7 @@ _PART = re.compile(r"[^.\[\]]+")
 class ServerFile:
     """The content of a server's file."""
 
-    #: its path, for messages; empty: there is none
+    #: path of the server's file, for messages; empty: no such file
     source: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
 

@@ -22,11 +22,11 @@ class ClientListed(TypedDict):
     """A client id."""
 
     client_id: str
-    #: what it is in, as the page says it
+    #: words for the client id's state, as on the page
     state: list[str]
     #: null: it has no consumer
     holder: str | None
-    #: how long it has had no consumer, seconds; null: it has one
+    #: time without a consumer, seconds; null: a consumer is connected
     away_s: float | None
     #: the shards whose full rings keep rows for it
     holds: list[str]
@@ -49,7 +49,7 @@ class SnapshotSteered(TypedDict):
     """A client id whose snapshot was changed."""
 
     client_id: str
-    #: the shards on which it is not over
+    #: shards where the snapshot is not over
     shards: list[str]
 
 

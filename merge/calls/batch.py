@@ -47,7 +47,7 @@ class Batch:
 
     @property
     def server_epoch(self) -> int:
-        """Fencing epoch of the server that delivered it."""
+        """Fencing epoch of the server that delivered the batch."""
         return epoch_of(self.batch_id)
 
     @property

@@ -75,11 +75,11 @@ class Declared:
 
     name: str
     right: Right
-    #: the fields that the audit log has; None: the call changes nothing that it keeps
+    #: fields written to the audit log; None: the call is not logged
     audited: tuple[str, ...] | None = None
     #: whether it may take as long as a search of every shard's binlogs
     searches: bool = False
-    #: where it is over HTTP; None: nowhere
+    #: method and path over HTTP; None: not over HTTP
     path: Path | None = None
 
 

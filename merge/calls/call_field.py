@@ -21,7 +21,7 @@ class CallField:
     name: str
     #: reads what JSON says of it; raises what `canal_group.merge.calls.body.call_of` raises
     reader: Reader
-    #: the type that JSON says it as, without None
+    #: the field's type in JSON, without None
     type: Any
     #: whether it may be None
     is_optional: bool
@@ -37,11 +37,11 @@ class CallField:
 
     @property
     def annotation(self) -> Any:
-        """The type that JSON says it as."""
+        """The field's type in JSON."""
         return self.type | None if self.is_optional else self.type
 
     def read(self, value: Any) -> Any:
-        """Return its value; None is None where it may be."""
+        """Return the field's value. An optional field may be None."""
         return None if self.is_optional and value is None else self.reader(self.name, value)
 
 

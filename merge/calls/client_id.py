@@ -14,7 +14,7 @@ from canal_group.merge.well_known import NAME
 #: children of a destination's node that are not client ids; `parse` is canal's own
 RESERVED: Final = frozenset({"cluster", "epoch", "parse", "running", "stopped", "stored"})
 
-#: what a refusal shows of one, characters
+#: characters of a client id shown by a refusal
 _SHOWN_MAX = 100
 
 

@@ -42,9 +42,9 @@ class Subscribe(Call[dict[str, Any]]):
     holder: Holder
     #: canal's regular expressions
     filter: Text = ""
-    #: the ZooKeeper session with which it keeps its running node itself; empty: the server keeps it
+    #: ZooKeeper session of the consumer's own running node; empty: the server keeps the node
     session: Session = ""
-    #: where it continues if it was dropped; None: not given
+    #: position to continue at after being dropped; None: not given
     resume: Resuming | None = None
     #: where a client id without a cursor begins, see `canal_group.connect`; None: as the instance file says
     start: Text | None = None
@@ -103,7 +103,7 @@ class Touch(OfConsumer[None]):
 
 @read("get")
 class Get(OfConsumer[Batch | None]):
-    """Deliver the next batch; None if there was none within the timeout."""
+    """Deliver the next batch; None after the timeout."""
 
     rows_max: Whole
     timeout_s: WaitS

@@ -9,7 +9,7 @@ Rules:
    ids. A transaction without an id therefore follows what its shard sent before. All fragments of a
    transaction have the key of the first one, since that may go out before the others come in.
 2. A shard's low watermark in ids follows from its frontier in time and from the ids of all shards, see
-   `ids_seen`. It never decreases. So an idle shard delays the others by `commit_within_s`.
+   `IdsSeen`. It never decreases. So an idle shard delays the others by `commit_within_s`.
 3. Headers with keys up to the smallest frontier of the shards that count may go out, by (order_key,
    shard_index, sequence). A shard's frontier is the greater of its last key and its low watermark in ids.
 4. An id below its shard's low watermark breaks the contract. Its transaction is flagged LATE and counted, and
@@ -21,6 +21,14 @@ Rules:
 Guaranteed: keys that go out never decrease; a shard's order is kept; each header goes out once. If the
 contract holds, no header is LATE, and transactions with ids go out by (greatest id of their shard so far,
 shard_index, sequence), whatever the order of arrival. ADR 27 has the proof.
+
+The contract of `merge.order_by`, D being `commit_within_s`: of two transactions, the one with the smaller id
+has a time at most D after the time of the other. The time is the commit time, made monotone in its shard
+(`key_us`). Hence, if every later transaction of a shard has a time of at least T, each of its ids is greater
+than every id whose time is more than D before T.
+
+Times are rounded up to steps of D / `STEPS`. Rounding up delays a low watermark and never makes it too high.
+So does the joining of neighbouring steps, which bounds the memory.
 """
 
 from __future__ import annotations
@@ -28,12 +36,78 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from canal_group.merge.order.ids_seen import IdsSeen
 from canal_group.merge.order.shard_keys import Counters, begins_of, of_transaction
 from canal_group.merge.order.timeline import Timeline
 from canal_group.merge.values.commit_time import END_OF_TIME_US
 from canal_group.merge.values.header import Flag, Headers
+
+#: steps into which D is divided; a low watermark is late by at most one of them
+STEPS = 64
+#: most times that are kept; more are needed only while the times of shards are far apart
+TIMES_MAX = 4096
+
+
+class IdsSeen:
+    """Knows the greatest id up to each time.
+
+    Args:
+        within_us: D, microseconds, at least 1.
+        times_max: most times that are kept, at least 2.
+    """
+
+    def __init__(self, within_us: int, times_max: int = TIMES_MAX) -> None:
+        self._within_us = within_us
+        self._step_us = max(1, within_us // STEPS)
+        self._times_max = times_max
+        #: ascending, each a multiple of the step; and the greatest id up to each
+        self._times_us = np.empty(0, dtype=np.int64)
+        self._ids = np.empty(0, dtype=np.int64)
+        #: greatest id before all of these times
+        self._before = 0
+
+    def __len__(self) -> int:
+        return len(self._times_us)
+
+    def add(self, times_us: NDArray[np.int64], ids: NDArray[np.int64]) -> None:
+        """Take the ids of transactions.
+
+        Args:
+            times_us: (n,) their times, in any order.
+            ids: (n,) their ids, from 1.
+        """
+        if not len(ids):
+            return
+        rounded = -(-times_us // self._step_us) * self._step_us
+        together = np.concatenate([self._times_us, rounded])
+        order = np.argsort(together, kind="stable")
+        self._times_us = together[order]
+        self._ids = np.maximum.accumulate(np.concatenate([self._ids, ids])[order])
+        self._keep(np.append(self._times_us[1:] != self._times_us[:-1], True))
+        while len(self) > self._times_max:
+            # The ids of every second time count for the next one.
+            self._keep(np.arange(len(self))[::-1] % 2 == 0)
+
+    def _keep(self, chosen: NDArray[np.bool_]) -> None:
+        self._times_us, self._ids = self._times_us[chosen], self._ids[chosen]
+
+    def below(self, frontiers_us: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return for each frontier the id below which no later transaction of its shard has one; 0: unknown.
+
+        Args:
+            frontiers_us: (shards,) times; no later transaction of the shard has a smaller time.
+        """
+        known = np.searchsorted(self._times_us, frontiers_us - self._within_us, side="left")
+        return np.concatenate([[self._before], self._ids])[known]
+
+    def forget(self, frontier_us: int) -> None:
+        """Forget the times that are too early to matter for this frontier and greater ones."""
+        count = int(np.searchsorted(self._times_us, frontier_us - self._within_us, side="left"))
+        if count:
+            self._before = int(self._ids[count - 1])
+            self._times_us, self._ids = self._times_us[count:], self._ids[count:]
+
 
 #: a key after every other: the frontier of a shard that has ended or does not count
 END_OF_KEYS = int(np.iinfo(np.int64).max)
@@ -49,7 +123,7 @@ class IdKeys:
     last: int = 0
     #: whether the last transaction that came in (perhaps still open) is LATE
     late: bool = False
-    #: transactions that were LATE so far, and their row changes
+    #: LATE transactions so far, and their row changes
     late_count: int = 0
     late_rows: int = 0
 
@@ -102,7 +176,7 @@ class IdTimeline(Timeline):
 
     @property
     def counters(self) -> Counters:
-        """What was counted of all shards so far."""
+        """Counts of all shards so far."""
         return sum((self.counters_of(shard) for shard in range(len(self._shards))), Counters())
 
     def counters_of(self, shard: int) -> Counters:

@@ -50,7 +50,7 @@ class Membership:
         return not self.orphans and not any(member.role is Role.JOINING for member in self.members)
 
     def take(self, other: Membership) -> None:
-        """Take the shards of another one; those that are leaving there are members here."""
+        """Take over another membership; shards leaving there are members here."""
         self.shards = other.shards
         self.members[:] = [
             Member(

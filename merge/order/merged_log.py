@@ -52,7 +52,7 @@ class MergedLog:
         self._last = np.append(self._last, NONE)
 
     def forget(self, shard: int) -> None:
-        """Take it that a shard has brought nothing."""
+        """Forget the last header of a shard."""
         self._last[shard] = NONE
 
     def slice(self, start: int, stop: int) -> Headers:

@@ -52,7 +52,7 @@ class ShardKeys:
     heard_us: int
     #: the greatest low watermark that the shard itself reported
     told_us: int = 0
-    #: commit times up to this one are believed
+    #: latest commit time believed
     believed_us: int = END_OF_TIME_US
     #: False: the group's watermark ignores this shard's frontier
     counts: bool = True

@@ -17,7 +17,7 @@ class ShardPhase(StrEnum):
     OPENING = "opening"
     #: its headers come in
     OPEN = "open"
-    #: stopped at data that it cannot process
+    #: stopped at data that cannot be processed
     FAILED = "failed"
 
 
@@ -30,11 +30,11 @@ class ShardState:
     since_us: int = 0
     #: when it last brought a header or a greater low watermark
     moved_us: int = 0
-    #: when it last reported that its ring is full
+    #: time of the last report of a full ring
     full_us: int = 0
     #: whether its last report said so
     full: bool = False
-    #: since when its reports say so and nothing of it was freed; None: they do not
+    #: since when the ring is reported full without any release; None: not full
     full_since_us: int | None = None
     #: the position where it was opened; None until then
     opened_at: Position | None = None
@@ -50,7 +50,7 @@ class ShardState:
     created: dict[str, int] = field(default_factory=dict)
     #: see `HeaderRun.snapshots`, of headers that are not freed, and the last one before
     snapshots: dict[int, str] = field(default_factory=dict)
-    #: where it was asked to open; None: where its settings say
+    #: position of the last open; None: as the settings say
     asked_at: Position | None = None
     #: up to where client ids have read, which was compared as well
     read_to: tuple[Position, ...] = ()
@@ -92,7 +92,7 @@ class ShardState:
         self.clock_ahead_us = self._last_ahead_us
 
     def opened(self, position: Position, at_us: int) -> None:
-        """Note that it reads from a position on."""
+        """Note that the shard reads from a position on."""
         self.phase, self.since_us, self.moved_us = ShardPhase.OPEN, at_us, at_us
         self.opened_at, self.error, self.reason, self.purged_us = position, None, "", None
 
@@ -103,7 +103,7 @@ class ShardState:
         self.error = error
 
     def failed(self, error: CanalGroupError, at_us: int) -> None:
-        """Note that it stopped at its data."""
+        """Note the shard as stopped at its data."""
         if self.phase is not ShardPhase.FAILED:
             self.phase, self.since_us = ShardPhase.FAILED, at_us
         self.error = error
@@ -133,7 +133,7 @@ class ShardState:
         self.got_past(at_us)
 
     def got_past(self, at_us: int) -> None:
-        """Note that it reads; if it had stopped at its data, it does not any more."""
+        """Note that the shard reads again after an event that had stopped the shard."""
         if self.phase is ShardPhase.FAILED:
             self.phase, self.since_us, self.error = ShardPhase.OPEN, at_us, None
             self.purged_us = None

@@ -101,7 +101,7 @@ class Stream:
 
     @property
     def held_by_full(self) -> int | None:
-        """The shard for which pending headers wait and whose ring is full; None if there is none."""
+        """The shard with a full ring for which pending headers wait, or None."""
         holding = self._timeline.held_by() if self._timeline is not None else None
         return holding if holding is not None and self.states[holding].full else None
 

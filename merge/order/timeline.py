@@ -50,7 +50,7 @@ class Timeline:
         ahead_max_us: how far ahead of its source's clock a commit time may be, microseconds.
     """
 
-    #: the header's field by which it merges
+    #: header field by which transactions are merged
     KEY = "key_us"
 
     def __init__(self, start_keys_us: list[int], ahead_max_us: int) -> None:
@@ -66,11 +66,11 @@ class Timeline:
         self._pending = Pending(key=self.KEY)
         #: shard_index of the open transaction, of which only a part is out; its next fragments go out first
         self._open: int | None = None
-        #: fragments of it that have come in since
+        #: later fragments of the open transaction
         self._rest: list[Headers] = []
         #: greatest key that went out
         self._out_us = passed_us
-        #: strings that the pending headers and those that went out point to
+        #: strings of the pending and of the released headers
         self.names = Names()
 
     def join(self, shard: int, key_us: int) -> None:
@@ -89,7 +89,7 @@ class Timeline:
 
     @property
     def counters(self) -> Counters:
-        """What was counted of all shards so far."""
+        """Counts of all shards so far."""
         return sum((keys.counters for keys in self._shards), Counters())
 
     def counters_of(self, shard: int) -> Counters:

@@ -38,7 +38,7 @@ _NONE = np.empty(0, np.bool_)
 
 @dataclass(frozen=True, slots=True)
 class ShardTable:
-    """Row changes of one table in one schema version, as one shard's ring hands them out, in its order."""
+    """Row changes of one table in one schema version, in the order of one shard's ring."""
 
     name: TableName
     #: a chunk's table (see `canal_group.merge.values.chunk`) with `_sequence` int64, the header's ring

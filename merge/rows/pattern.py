@@ -46,7 +46,7 @@ class Pattern:
 
     @property
     def group_names(self) -> dict[str, int]:
-        """The groups that have names, with their numbers."""
+        """Named groups and their numbers."""
         return dict(self._regexp.groupindex)
 
     @property

@@ -92,7 +92,7 @@ def _group(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _class(pattern: str, at: int) -> tuple[str, int]:
-    """Return a character class, from its opening bracket to its closing one, and where it ends."""
+    """Return a character class with both brackets, and the offset of its end."""
     begin = at
     at += 1
     at += pattern.startswith("^", at)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from canal_group.merge.errors import UsageError
+from canal_group.merge.errors import CorruptEvent, UsageError
 from canal_group.merge.snapshot.key import Key, key_of_json, keys_of_json
 from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.position import whole
@@ -131,7 +131,7 @@ class SnapshotCursor:
             (selected_by,) = _texts([members.get("selected_by", "")])
             steered = whole(members.get("steered", 0))
             return cls(_id(members["id"]), tables, wanted, where, paused, moved, selected_by, steered)
-        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        except (AttributeError, CorruptEvent, KeyError, RecursionError, TypeError, ValueError) as error:
             raise UsageError(f"{text[:_SHOWN_MAX]!r} is not a cursor of a snapshot ({error}).") from error
 
 

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from canal_group.merge.snapshot.key import Key, real_literal
+from canal_group.merge.snapshot.key import Key, literal
 from canal_group.merge.snapshot.touched import RowKey
 from canal_group.merge.values.rows.moments import is_moment, kept_of, keys_of
 
@@ -91,16 +90,10 @@ def _likely(column: Any, values: AbstractSet[Hashable]) -> NDArray[np.bool_]:
 def _for_server(value: Any, kind: Any) -> str:
     """Return a value of a row as a literal."""
     if is_moment(kind):
-        return f"'{_moment_text(value, with_time=not pa.types.is_date32(kind))}'"
+        return literal(_moment_text(value, with_time=not pa.types.is_date32(kind)))
     if pa.types.is_duration(kind):
-        return f"'{'-' if value < 0 else ''}{_clock_text(abs(value))}'"
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    if isinstance(value, float):
-        return real_literal(repr(value))
-    if isinstance(value, str):
-        return f"_utf8mb4 X'{value.encode().hex()}'"
-    return f"X'{value.hex()}'" if isinstance(value, bytes) else str(value)
+        return literal(f"{'-' if value < 0 else ''}{_clock_text(abs(value))}")
+    return literal(value.encode(), "utf8mb4") if isinstance(value, str) else literal(value)
 
 
 def _moment_text(number: int, *, with_time: bool) -> str:

@@ -15,6 +15,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from canal_group.merge.errors import UsageError
+from canal_group.merge.file_name import is_file_name, shown
 from canal_group.merge.values.gtids.gtid import NO_GTIDS, GtidSet, parse_gtid_set
 from canal_group.merge.values.resets.last_transaction import LastTransaction
 
@@ -23,7 +24,10 @@ ANY_SERVER = "*"
 
 #: characters of an invalid position that an error shows: clients send them, and may send anything
 _SHOWN_MAX = 200
-_FILE = re.compile(r"(?P<base>.+)\.(?P<number>[0-9]+)")
+#: without quotes, since a name becomes a part of statements too
+_FILE = re.compile(r"(?P<base>[^'\"`]+)\.(?P<number>[0-9]+)")
+#: bytes of a binlog file's name in UTF-8: names of pages, which begin with it, still fit into a file system
+BINLOG_NAME_BYTES_MAX = 128
 
 
 def file_order(file: str) -> tuple[str, int]:
@@ -32,12 +36,13 @@ def file_order(file: str) -> tuple[str, int]:
     The number is compared as one: `mysql-bin.999999` is followed by `mysql-bin.1000000`.
 
     Raises:
-        UsageError: the name does not end in a dot and a number.
+        UsageError: the name does not end in a dot and a number, has a quote, has more than
+            `BINLOG_NAME_BYTES_MAX` bytes, or cannot be a part of a path, see `is_file_name`.
     """
     match = _FILE.fullmatch(file)
-    if match is None:
+    if match is None or not is_file_name(file) or len(file.encode()) > BINLOG_NAME_BYTES_MAX:
         raise UsageError(
-            f"{file!r} is not a binlog file name.", hint="Expected a name such as mysql-bin.000001."
+            f"{shown(file)} is not a binlog file name.", hint="Expected a name such as mysql-bin.000001."
         )
     return match["base"], int(match["number"])
 

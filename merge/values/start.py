@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 
-from canal_group.merge.errors import CanalGroupError, ConfigError
+from canal_group.merge.errors import CanalGroupError, ConfigError, UsageError
 from canal_group.merge.values.gtids.gtid import GtidSet, parse_gtid_set
-from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.values.position import GroupPosition, file_order
 
 _RELATIVE = re.compile(r"-(\d{1,9})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -116,6 +116,10 @@ def parse_shard_start(text: str, now_us: int) -> ShardStart:
         return found
     in_file = _IN_FILE.fullmatch(text)
     if in_file is not None:
+        try:
+            file_order(in_file[1])  # the name becomes a part of statements
+        except UsageError as error:
+            raise ConfigError(error.message, hint=error.hint) from error
         offset = int(in_file[3])
         if offset < _FIRST_OFFSET:
             raise ConfigError(

@@ -22,8 +22,7 @@ from canal_group.merge.well_known import CLIENT_ID, GATEWAY
 from canal_group.programs.command import schema_cli, shard_cli
 from canal_group.programs.command.archive import archive_cli
 from canal_group.programs.command.call_commands import add_commands
-from canal_group.programs.command.migrating.compare_command import compare
-from canal_group.programs.command.migrating.import_command import import_files
+from canal_group.programs.command.import_command import import_files
 from canal_group.programs.command.options import log_options
 from canal_group.programs.command.options.address_options import Destination, Gateway, SharedMemory, Zookeeper
 from canal_group.programs.command.options.command_group import command_group
@@ -82,7 +81,6 @@ def main(commands: typer.Typer = app) -> None:
 
 
 app.command(name="import")(import_files)
-app.command()(compare)
 app.command()(serve)
 app.command()(stop)
 app.command()(start)
@@ -293,7 +291,7 @@ def consume(
                 break
             rows = batch.envelope()
             if rows.num_rows > left and rows_max:
-                # It is one transaction: a batch has at least a whole one.
+                # The batch is one transaction: batches hold whole transactions.
                 with bar.hidden():
                     show(rows.slice(0, left))
                 if ack:

@@ -20,7 +20,6 @@ from canal_group.programs.command.options.http_options import (
     AuditLog,
     Http,
     HttpCert,
-    HttpEdit,
     HttpKey,
     http_settings,
 )
@@ -54,7 +53,6 @@ def serve(
     http: Http = HTTP,
     http_cert: HttpCert = None,
     http_key: HttpKey = None,
-    http_edit: HttpEdit = False,
     audit_log: AuditLog = None,
     log_format: log_options.Format = LogFormat.TEXT,
     log_level: log_options.Level = LogLevel.INFO,
@@ -70,10 +68,10 @@ def serve(
     with log_options.logged(log_format, log_level):
         _log.info("reads %s", ", ".join(map(str, config)))
         files = _Files(config, address)
-        # Before all that imports it, which takes seconds.
+        # Log before the imports of Ray, which take seconds.
         _log.info("waits for Ray: %s", files.ray)
         audit_file = None if audit_log is None else audit_log.absolute()
-        listen = http_settings(http, http_cert, http_key, audit_file, edit=http_edit)
+        listen = http_settings(http, http_cert, http_key, audit_file)
         _serve(files, listen, scan_s, log_level, audit_file)
 
 
@@ -128,7 +126,7 @@ class _Files:
 
         self._address = address
         self._folders = [path for path in paths if path.is_dir()]
-        #: files that were named one by one, with their settings at the start, where they had to be valid
+        #: files named one by one, with their settings at the start
         self.fixed = {path: self._placed(load_instance(path)) for path in paths if not path.is_dir()}
 
     @property

@@ -26,7 +26,7 @@ class RowFunctionConformance:
 
     @pytest.fixture
     def process(self, function: RowFunction) -> Process:
-        """Return the function as a shard has it, which raises what it may not do."""
+        """Return the function as called by a shard, which refuses invalid results."""
         return Process("mine", lambda: function)
 
     def test_it_adds_columns_and_changes_nothing(

@@ -59,7 +59,7 @@ class _Delivery:
 
 @dataclass(slots=True)
 class Delivered:
-    """The deliveries of one consumer; it tells what it gets, acknowledges and gives back."""
+    """The deliveries of one consumer: its gets, acknowledgements and rollbacks."""
 
     _deliveries: list[_Delivery] = field(default_factory=list)
     _run: int = 0

@@ -6,11 +6,14 @@ import contextlib
 import io
 import json
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -18,6 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 from canal_group.actors.driver.instance import Instance
+from canal_group.actors.http.service import HttpService, HttpSettings
 from canal_group.actors.process.log import LogLevel
 from canal_group.client.client import connect
 from canal_group.merge.printable import escaped
@@ -25,7 +29,6 @@ from canal_group.merge.well_known import CLIENT_ID
 from canal_group.programs.demo.instance import DESTINATION, running, settings_for_files
 from canal_group.programs.demo.interrupts import Interrupts
 from canal_group.programs.demo.measures import latency_ms, rows_per_s
-from canal_group.programs.demo.page import page_of
 from canal_group.programs.demo.proof import Findings, prove
 from canal_group.programs.demo.reading import Reading
 from canal_group.programs.demo.recorded_shards import recorded_shards
@@ -33,6 +36,23 @@ from canal_group.programs.demo.report import DemoReport
 from canal_group.programs.demo.show.progress import Progress
 from canal_group.programs.demo.show.summary import NextSteps, Outcome, summary, what_next
 from canal_group.programs.demo.written import Record
+
+
+@dataclass(frozen=True, slots=True)
+class _Demo:
+    """The one instance of a demo, as the HTTP service wants it."""
+
+    instances: Mapping[Path, Instance]
+
+
+@contextmanager
+def page_of(instance: Instance) -> Iterator[HttpService]:
+    """Serve the page of a demo's instance, on a free port: a server may have the usual one."""
+    with tempfile.TemporaryDirectory(prefix="cg-page-") as folder:
+        settings = HttpSettings(port=0, audit_log=Path(folder) / "audit.jsonl")
+        with HttpService(_Demo({Path(folder) / f"{DESTINATION}.yaml": instance}), settings) as service:
+            yield service
+
 
 #: time within which the instance must serve, seconds
 _SERVING_S: Final = 90.0

@@ -1,4 +1,4 @@
-"""Written: what was committed on a shard, which its consumer must see."""
+"""Written: the committed changes of a shard, all due at its consumer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Change:
 
 @dataclass(slots=True)
 class Record:
-    """What was committed on one shard, in order."""
+    """Committed changes of one shard, in order."""
 
     #: the shard's name
     shard: str

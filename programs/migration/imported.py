@@ -7,6 +7,7 @@ it is returned: what is printed can be checked and served.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from canal_group.conf.sentence import config_error
 from canal_group.conf.server.server_file import SERVER_FILE, ServerFile
 from canal_group.conf.settings import InstanceSettings
 from canal_group.merge.errors import ConfigError
+from canal_group.merge.values.reach import is_loopback
+from canal_group.merge.well_known import CANAL_PORT
 from canal_group.programs.migration.answers import answer_rest
 from canal_group.programs.migration.canal_files.conf_files import read_conf
 from canal_group.programs.migration.canal_files.cursor import read_cursors
@@ -24,14 +27,85 @@ from canal_group.programs.migration.canal_files.properties import Properties
 from canal_group.programs.migration.canal_files.secret_text import is_secret
 from canal_group.programs.migration.canal_files.view import View
 from canal_group.programs.migration.filters import filter_of
-from canal_group.programs.migration.listener import listener_of
 from canal_group.programs.migration.queues.relay import relay_of
 from canal_group.programs.migration.report import Answer, Report
 from canal_group.programs.migration.secrets import Secrets
 from canal_group.programs.migration.server import server_of
 from canal_group.programs.migration.shards import Shards
 from canal_group.programs.migration.starts import Source, start_at_cursors
-from canal_group.programs.migration.stream import stream_of
+from canal_group.programs.migration.stream import first_of, stream_of
+
+_ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - canal's own default
+_ENDS: Final = "canal.instance.filter.transaction.entry"
+_DIGEST = re.compile(r"[0-9A-Fa-f]{40}")
+
+
+def listener_of(views: Sequence[View], report: Report, secrets: Secrets) -> dict[str, Any] | None:
+    """Return `canal`; None: canal has no listener for clients, as it publishes to a message queue.
+
+    Raises:
+        ConfigError: a value cannot be used.
+    """
+    view = views[0]
+    mode = (view.text("canal.serverMode") or "tcp").lower()
+    without = view.flag("canal.withoutNetty")
+    if mode != "tcp" or without:
+        for key in ("canal.ip", "canal.port", "canal.user", "canal.passwd"):
+            report.note(view.given(key), "not used, as in canal: it has no listener for clients")
+        for each in views:
+            report.note(each.entry(_ENDS), "no setting: a relay's messages have no begin and no end")
+        return None
+    report.setting(view.entry("canal.serverMode"), "`canal`: the listener for canal's clients")
+    port = (
+        first_of(views, report, "canal.port", "canal.port", lambda each, key: each.whole(key, 1))
+        or CANAL_PORT
+    )
+    # All instance files of a server share canal's usual port, which none of them has to name.
+    settings: dict[str, Any] = {} if port == CANAL_PORT else {"port": port}
+    report.setting(view.entry("canal.port"), f"`canal.port: {port}`")
+    user, digest, entry = view.text("canal.user"), view.text("canal.passwd"), view.entry("canal.passwd")
+    if user and digest:
+        assert entry is not None
+        if not _DIGEST.fullmatch(digest):
+            raise entry.wrong(
+                "be 40 hexadecimal digits: SHA1 of the SHA1 of the password", "is something else"
+            )
+        path = secrets.put("canal-clients.password", f"*{digest.upper()}")
+        settings |= {"user": user, "password_file": path}
+        report.setting(view.entry("canal.user"), "`canal.user`")
+        report.setting(
+            entry, f"`canal.password_file: {path}`: an asterisk and the digest; clients keep their password"
+        )
+    else:
+        for key in ("canal.user", "canal.passwd"):
+            report.note(view.given(key), "not used, as in canal: it counts only with the other one")
+    _address(view, settings, report, open_to_all=not (user and digest))
+    leaves_out = first_of(views, report, _ENDS, "canal.transaction_entries", lambda each, key: each.flag(key))
+    if leaves_out:
+        settings["transaction_entries"] = False
+    for each in views:
+        report.setting(each.entry(_ENDS), f"`canal.transaction_entries: {str(not leaves_out).lower()}`")
+    return settings
+
+
+def _address(view: View, settings: dict[str, Any], report: Report, *, open_to_all: bool) -> None:
+    """Say where it listens: beyond this machine only if clients have to log in."""
+    ip, entry = view.text("canal.ip"), view.entry("canal.ip")
+    host = ip or _ANY_ADDRESS
+    if open_to_all and not is_loopback(host):
+        report.act(
+            entry or view.entry("canal.port"),
+            "canal admits everybody on that address. Here clients of other machines must log in: set"
+            " `canal.user`, `canal.password_file`, and `canal.host`, which is 127.0.0.1 until then",
+        )
+    else:
+        settings["host"] = host
+        report.setting(entry, f"`canal.host: {host}`")
+    register, name = view.text("canal.register.ip"), view.entry("canal.register.ip")
+    if register is not None:
+        settings["advertise"] = register
+        report.setting(name, f"`canal.advertise: {register}`")
+
 
 #: the sections that all destinations of a server share
 SHARED: Final[tuple[str, ...]] = ("coordination", "canal")
@@ -45,7 +119,7 @@ class Destination:
     values: dict[str, Any]
     #: content of its relay's file; None: canal publishes to no message queue that there is a relay to
     relay: dict[str, Any] | None
-    #: the instances that it was made of
+    #: canal's instances behind the destination
     views: tuple[View, ...]
 
 
@@ -132,7 +206,7 @@ class _Importer:
         self._sources: list[Source] = []
 
     def destination(self, views: Sequence[View], name: str) -> Destination:
-        """Return one destination that some instances become."""
+        """Return the destination made of some instances."""
         report, secrets = self._report, self._secrets
         settings = server_of(views, report, {view.name for view in self._all_views})
         sources = [source for view in views for source in Shards(view, report, secrets, name).make()]

@@ -12,6 +12,7 @@ import yaml
 from canal_group.conf.document import parse_document
 from canal_group.conf.server.server_file import SERVER_FILE
 from canal_group.merge.errors import ConfigError
+from canal_group.merge.file_name import file_name
 from canal_group.merge.printable import escaped
 from canal_group.programs.migration.imported import Destination, Imported
 from canal_group.programs.migration.report import Answer
@@ -61,7 +62,7 @@ def _text(imported: Imported, values: Mapping[str, Any], files: Collection[str])
 def texts_of(imported: Imported, folder: Path) -> dict[Path, str]:
     """Return the files that a server of all destinations serves, with their texts; raises as above."""
     texts = {
-        folder / f"{each.values['destination']}.yaml": instance_text(imported, each)
+        folder / file_name(f"{each.values['destination']}.yaml"): instance_text(imported, each)
         for each in imported.destinations
     }
     return texts | ({folder / SERVER_FILE: server_text(imported)} if imported.server else {})

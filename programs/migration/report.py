@@ -56,7 +56,7 @@ class Report:
             answers.append(answer)
 
     def setting(self, entry: Entry | None, text: str) -> None:
-        """Say which setting an entry became; None: it is not given."""
+        """Report the setting made of an entry; ignore None."""
         if entry is not None:
             self.add(entry, Kind.SETTING, text)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from canal_group.conf.sentence import config_error
 from canal_group.merge.errors import ConfigError
+from canal_group.merge.file_name import file_name
 
 _FOLDER_MODE, _FILE_MODE = 0o700, 0o600
 
@@ -35,7 +36,7 @@ class Secrets:
         Raises:
             ConfigError: such a file exists and holds something else.
         """
-        path = (self.folder / name).absolute()
+        path = (self.folder / file_name(name)).absolute()
         numbered = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
         path = next(each for each in chain([path], numbered) if self._put.get(each, text) == text)
         self._put[path] = text

@@ -33,7 +33,7 @@ class Source:
     view: View
     #: the shard's entry of `shards`, which gets its `start`
     shard: dict[str, Any]
-    #: what its keys begin with: `canal.instance.master1`
+    #: prefix of the source's keys, such as `canal.instance.master1`
     prefix: str
     primary: Endpoint
     standby: Endpoint | None

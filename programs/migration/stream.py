@@ -21,7 +21,7 @@ _DAY_S = 86_400
 _MODES: Final = {"MEMSIZE": "memory", "ITEMSIZE": "items"}
 _NETWORK_TIMEOUT_S = 30
 
-#: what a value becomes; None: it is not given
+#: converts a value; None: the key is not given
 _Convert = Callable[[View, str], Any]
 
 
@@ -31,7 +31,7 @@ class Setting:
 
     path: str
     convert: _Convert
-    #: what is said of it after its path
+    #: text after the path in the report
     more: str = ""
 
     @property

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """n messages, in the order in which they are published. Those of one topic and partition keep it."""
+    """n messages in the order of publishing, which each topic's partition keeps."""
 
     #: names of topics
     topics: tuple[str, ...]

@@ -136,7 +136,7 @@ class Publisher:
                 except FencedError as error:
                     if state.position is None:
                         raise
-                    # A predecessor that was paused may have opened it; the group knows which one is active.
+                    # A paused predecessor may have opened the output; the group knows the active relay.
                     self._was_taken_over(error)
                     state.position, state.is_reading = None, False
                 except NotSubscribed:

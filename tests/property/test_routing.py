@@ -12,8 +12,7 @@ from support.soak import cases
 
 from canal_group.conf.relay.relay_settings import RouteSettings
 from canal_group.merge.rows.envelope import ENVELOPE
-from canal_group.programs.output.routing.java_hash import java_hash, java_modulus
-from canal_group.programs.output.routing.router import Router
+from canal_group.programs.output.routing.router import Router, java_hash, java_modulus
 
 SPECIAL = set("*?+|(){}[]\\$^")
 TABLES = ["shop.orders", "shop.orders_1", "Shop.Items", "crm.people", "crm.orders"]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from support import reasoned_list
 
 from simulation.branches import Branch
 
@@ -54,7 +53,16 @@ def load(path: Path = LIST) -> dict[Entry, str]:
     Raises:
         ValueError: an entry has no reason, or is in the list twice.
     """
-    return reasoned_list.load(path, "unreached", Entry)
+    reasons: dict[Entry, str] = {}
+    for members in tomllib.loads(path.read_text(encoding="utf-8")).get("unreached", []):
+        reason = members.pop("reason", "").strip()
+        entry = Entry(**members)
+        if not reason:
+            raise ValueError(f"{path.name} gives no reason for {entry}")
+        if entry in reasons:
+            raise ValueError(f"{path.name} has {entry} twice")
+        reasons[entry] = reason
+    return reasons
 
 
 def never_taken(branches: list[Branch], taken: list[int]) -> Iterator[Branch]:
@@ -87,6 +95,13 @@ def compare(
 def entry_of(branch: Branch) -> str:
     """Return a branch as an entry of the list, without a reason."""
     key = branch.key
-    return reasoned_list.written(
-        "unreached", key.number, file=key.file, function=key.function, branch=key.branch
-    )
+    texts = {"file": key.file, "function": key.function, "branch": key.branch}
+    lines = "".join(f"{name} = {_quoted(text)}\n" for name, text in texts.items())
+    number = f"number = {key.number}\n" if key.number > 1 else ""
+    return f'[[unreached]]\n{lines}{number}reason = ""\n'
+
+
+def _quoted(text: str) -> str:
+    if "'" not in text:
+        return f"'{text}'"
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

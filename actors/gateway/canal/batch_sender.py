@@ -99,7 +99,7 @@ class BatchSender:
         self._ahead = None
 
     async def _ready(self, subscription: Subscription, rows_max: int, wait_s: float) -> _Ready | None:
-        """Return the next batch with its entries, whose bytes are held; None if there is none in time."""
+        """Return the next batch and its entries, holding their bytes; None after the timeout."""
         batch = await subscription.get(rows_max, wait_s)
         if batch is None:
             return None
@@ -117,7 +117,7 @@ class BatchSender:
         return _Ready(batch, entries, answer)
 
     async def drop_ahead(self) -> None:
-        """Forget the batch that was prefetched; whoever calls this rolls it back."""
+        """Forget the prefetched batch; the caller rolls the batch back."""
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             return

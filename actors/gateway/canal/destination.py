@@ -62,7 +62,7 @@ class CanalTable:
     served: Mapping[str, CanalDestination]
     #: logins of the absent ones
     absent: Mapping[str, CanalLogin | None]
-    #: where packets are counted that are for none of those that are served
+    #: counters of packets for destinations that are not served
     unserved: GatewayCounters
 
     def check_login(self, shown: ShownLogin) -> bool:
@@ -75,7 +75,7 @@ class CanalTable:
             AccessDenied: no destination admits it.
         """
         logins = [*(each.login for each in self.served.values()), *self.absent.values()]
-        # All of them are compared, so that the time does not depend on which one fits.
+        # Compare every login, so that the time does not tell which login fits.
         is_right = any([login.admits(shown) for login in logins if login is not None])  # noqa: C419
         if not is_right and None not in logins:
             raise shown.refusal

@@ -93,7 +93,7 @@ class CanalLogin:
 
 
 def _unhex(text: bytes) -> bytes | None:
-    """Return the bytes of a scrambled password; None: it is none."""
+    """Return the bytes of a scrambled password, or None if the text is not hexadecimal."""
     try:
         answer = bytes.fromhex(text.decode("ascii"))
     except ValueError:

@@ -110,7 +110,7 @@ def ack(code: int = 0, sentence: str = "") -> bytes:
 
 
 def no_messages() -> bytes:
-    """Return the packet that says that there is no batch."""
+    """Return the packet for "no batch"."""
     return _framed(MESSAGES, Messages(batch_id=-1))
 
 

@@ -36,7 +36,7 @@ class StoredDocument(ABC, Generic[T]):
     KEY: ClassVar[Key]
     #: what it holds, for messages
     WHAT: ClassVar[str]
-    #: what happens once it is removed, for messages
+    #: the consequence of removing the value, for messages
     REMOVED: ClassVar[str]
 
     def __init__(self, store: EpochStore, epoch: int, host: Host) -> None:
@@ -48,7 +48,7 @@ class StoredDocument(ABC, Generic[T]):
     @staticmethod
     @abstractmethod
     def parse(text: str | None) -> T:
-        """Make it of its text; None: nothing is stored."""
+        """Make the value of its stored text; None: nothing is stored."""
 
     async def get(self) -> T:
         """Return it. Raises as `EpochStore.get`; ConfigError also if it is damaged."""

@@ -20,7 +20,6 @@ const at = (id) => document.getElementById(id);
 let chosen = decodeURIComponent(location.hash.slice(1));
 let operates = false;
 let history = { samples: [], events: [] };
-let file = null;
 let plotted = [];
 
 // ---- small parts ------------------------------------------------------------------------------------------
@@ -68,7 +67,6 @@ async function login(refused = "") {
   }
   chosen = "";
   history = { samples: [], events: [] };
-  file = null;
   await look();
 }
 
@@ -361,33 +359,6 @@ async function showLog() {
   );
 }
 
-async function showFile() {
-  const section = at("file-section");
-  section.hidden = !operates;
-  if (!operates || file?.of === chosen) return;
-  file = { of: chosen, ...(await call("GET", `instances/${encodeURIComponent(chosen)}/file`)) };
-  at("file-name").textContent = file.writable ? file.file : `${file.file} (read only: serve was started without --http-edit)`;
-  at("file-text").value = file.text;
-  at("file-text").readOnly = !file.writable;
-  at("file-save").disabled = !file.writable;
-  at("file-said").textContent = "";
-}
-
-async function validate() {
-  const text = at("file-text").value;
-  const found = await call("POST", `instances/${encodeURIComponent(chosen)}/file/validate`, { text });
-  at("file-said").textContent = found.ok ? "Nothing is wrong with it." : found.error;
-  return found.ok;
-}
-
-async function save() {
-  if (!(await validate())) return;
-  const body = () => ({ text: at("file-text").value, digest: file.digest });
-  await change("Replace the file", "Shards join and leave; any other change restarts the instance.", "PUT", "/file", { body });
-  file = null;
-  await look();
-}
-
 // ---- the loop ---------------------------------------------------------------------------------------------
 
 function merge(news) {
@@ -426,7 +397,6 @@ async function lookOnce() {
     showClients(state);
     showHistory(state);
     await showLog();
-    await showFile();
     trouble(null);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
@@ -454,6 +424,4 @@ at("skip").addEventListener("click", (event) => {
 at("log").addEventListener("toggle", look);
 at("login").addEventListener("click", () => login());
 at("shards-search").addEventListener("input", look);
-at("file-validate").addEventListener("click", () => validate().catch(trouble));
-at("file-save").addEventListener("click", () => save().catch(trouble));
 run();

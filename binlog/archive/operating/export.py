@@ -13,6 +13,7 @@ from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import State
 from canal_group.binlog.archive.reading.archived_file import ArchivedFile
 from canal_group.merge.errors import UsageError
+from canal_group.merge.file_name import file_name
 
 _READ_BYTES: Final = 1 << 20
 
@@ -29,16 +30,17 @@ def export(history: History, names: Sequence[str], folder: Path) -> Iterator[tup
 
     Raises:
         PositionPurged, SourceUnfit, CorruptEvent: a file cannot be read; it is not left there in part.
-        UsageError: the folder has such a file already, or cannot be written to.
+        UsageError: a name cannot be that of a file, the folder has such a file already, or cannot be
+            written to.
     """
     present = [each.name for each in history.manifest.files if each.state is not State.PRUNED]
     try:
         folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         for name in names or present:
-            path = folder / name
+            path = folder / file_name(name)
             if path.exists():
                 raise UsageError(f"{path} exists already.", hint="Export into an empty folder.")
-            temporary = path.with_name(f"{name}.tmp")
+            temporary = path.with_name(file_name(f"{name}.tmp"))
             try:
                 size = _write(ArchivedFile(history, name), temporary)
                 temporary.replace(path)

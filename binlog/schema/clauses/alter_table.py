@@ -255,6 +255,7 @@ class _Clauses:
             words.name()
         elif not words.skip("DROP", "MASKING", "POLICY"):
             words.expect("DROP", "DEFAULT")
+            self._alter.reads[folded(name)] = ()
 
     def _convert(self) -> None:
         words, alter = self._words, self._alter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canal_group.binlog.schema.clauses.tokens import Kind, UnreadableError
+from canal_group.binlog.schema.clauses.tokens import UnreadableError
 from canal_group.binlog.schema.clauses.words import Words
 from canal_group.binlog.schema.definition import SourceName
 
@@ -59,7 +59,7 @@ def all_names(words: Words) -> list[SourceName]:
     """Return the tables of a DROP, RENAME or ALTER TABLE, as far as their names follow one another."""
     words.skip_if_exists()
     names = []
-    while words.peek().kind in (Kind.WORD, Kind.NAME):
+    while words.sees_table_name:
         names.append(words.table_name())
         if not words.skip("TO") and not words.skip(","):
             break

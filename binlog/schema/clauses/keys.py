@@ -131,7 +131,7 @@ def skip_using(words: Words) -> bool:
 def _indexed(words: Words, kind: KeyKind, symbol: str) -> KeyWords:
     if_not_exists = words.skip("IF", "NOT", "EXISTS")
     name = symbol
-    if not words.sees("(") and not words.sees_any("USING", "TYPE"):
+    if not words.sees_any("(", "USING"):  # TYPE is a name here, and follows one
         name = words.name()
     hashed = skip_using(words)
     parts = tuple(words.in_parentheses(lambda: _part(words)))

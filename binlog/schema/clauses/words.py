@@ -143,8 +143,15 @@ class Words:
             name = self.name()
         return name
 
+    @property
+    def sees_table_name(self) -> bool:
+        """Whether a table's name may come next."""
+        return self.peek().kind in (Kind.WORD, Kind.NAME) or self.sees(".")
+
     def table_name(self) -> SourceName:
         """Take a table's name, with the statement's schema if it names none."""
+        if self.skip("."):  # MariaDB: the session's schema
+            return SourceName(self.statement.schema, self.name())
         first = self.name()
         return SourceName(first, self.name()) if self.skip(".") else SourceName(self.statement.schema, first)
 

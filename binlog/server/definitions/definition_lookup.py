@@ -11,7 +11,7 @@ from canal_group.binlog.columns.table_map import TableMap
 from canal_group.binlog.formats.events import Query
 from canal_group.binlog.history.facts import Change, LogPosition, Present
 from canal_group.binlog.history.history import SchemaHistory
-from canal_group.binlog.history.logged import facts_of, reads_of
+from canal_group.binlog.history.logged import facts_of, lineage_of
 from canal_group.binlog.history.verified import require_agreement
 from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
 from canal_group.binlog.server.definitions.base import Base
@@ -164,7 +164,7 @@ class DefinitionLookup:
         history = self._known()
         if history is None:
             return ()
-        return tuple(TableName(*name) for name in history.origins(SourceName(schema, table)))
+        return tuple(TableName(*name) for name in history.ancestry(SourceName(schema, table)).names)
 
     def lineage(self, schema: str, table: str) -> Lineage:
         """Return where the values of a table come from, see `TableLookup`.
@@ -177,10 +177,9 @@ class DefinitionLookup:
         if not self._keeper.protects(name, origins):
             return Lineage(origins)
         history = self._known() or self._begin(*self._reading_at())
-        origins = self.origins(schema, table)
         found = self._definition(history, name)
         if isinstance(found, TableDefinition):
-            return Lineage(origins, reads_of(found))
+            return lineage_of(found, history.ancestry(name))
         raise UnsupportedEvent(
             f"The filter masks or drops columns of {name}, and the table's definition here is not known: a "
             "generated column may show them.",

@@ -19,6 +19,7 @@ from canal_group.binlog.history.facts import LogPosition
 from canal_group.binlog.schema.catalog import Catalog
 from canal_group.binlog.schema.catalog_entry import ShownTable, View
 from canal_group.binlog.schema.definition import SourceName, TableDefinition
+from canal_group.binlog.schema.sql import quoted_table
 from canal_group.binlog.schema.statement import ServerVersion
 from canal_group.binlog.server.source import (
     ServerFacts,
@@ -28,7 +29,7 @@ from canal_group.binlog.server.source import (
     set_session,
     translated,
 )
-from canal_group.binlog.server.starts.start import log_end
+from canal_group.binlog.server.starts.binary_logs import log_end
 from canal_group.merge.errors import SourceUnavailable
 
 #: how long an answer may wait for a statement that changes the table, seconds
@@ -134,10 +135,9 @@ class Dictionary:
         Raises:
             SourceUnavailable, SourceUnfit: it does not answer, or not in time, or refuses.
         """
-        quoted = ".".join("`" + part.replace("`", "``") + "`" for part in name)
         with translated(self._address), self._connection.cursor() as cursor:
             try:
-                cursor.execute(f"SHOW CREATE TABLE {quoted}")
+                cursor.execute(f"SHOW CREATE TABLE {quoted_table(name)}")
             except pymysql.MySQLError as error:
                 if error.args and error.args[0] in _NOT_SHOWN:
                     return None

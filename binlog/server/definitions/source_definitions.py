@@ -24,6 +24,7 @@ from canal_group.binlog.grammar.tables import Select
 from canal_group.binlog.history.facts import Change, LogPosition
 from canal_group.binlog.history.histories import Histories
 from canal_group.binlog.history.history import SchemaHistory
+from canal_group.binlog.schema.ancestry import Ancestry
 from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
 from canal_group.binlog.server.definitions.base import Base
 from canal_group.binlog.server.definitions.definition_lookup import DefinitionLookup
@@ -165,14 +166,14 @@ class SourceDefinitions:
             found = (self._select(*name) for name in latest[-1].names())
             return frozenset(str(name) for name in found if name is not None)
 
-    def origins(self, name: SourceName) -> tuple[TableName, ...]:
-        """Return names that a table had, and those of tables that it was made like, where reading is."""
+    def ancestry(self, name: SourceName) -> Ancestry | None:
+        """Return where the values of a table have come from, where reading is; None: nothing is known."""
         with self._lock:
             latest = list(self._histories)
             if not latest:
-                return ()
+                return None
             with latest[-1].lock:
-                return tuple(TableName(*each) for each in latest[-1].origins(name))
+                return latest[-1].ancestry(name)
 
     # ---- for the reader
 

@@ -22,7 +22,7 @@ from canal_group.binlog.server.dump.own_dump import open_dump
 from canal_group.binlog.server.dump.packet_source import PacketSource, Reached
 from canal_group.binlog.server.dump_server.access import knock, report_damage
 from canal_group.binlog.server.source import SourceAddress, connect
-from canal_group.binlog.server.starts.start import binlog_sizes
+from canal_group.binlog.server.starts.binary_logs import binlog_sizes
 from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.binlog.steady_clock import steady_us
 from canal_group.merge.errors import CanalGroupError, CorruptEvent, PositionRefused, SourceUnavailable

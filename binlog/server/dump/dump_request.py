@@ -16,6 +16,7 @@ from pymysql.constants import COMMAND
 
 from canal_group.binlog.formats.events import MAGIC
 from canal_group.binlog.formats.gtid_sets import encode_gtid_set
+from canal_group.binlog.schema.sql import plain_text
 from canal_group.merge.errors import SourceUnfit
 from canal_group.merge.values.gtids.gtid import GtidSet, MariaDbGtidSet, MySqlGtidSet
 
@@ -60,7 +61,7 @@ def dump_after(gtids: GtidSet, server_id: int) -> DumpRequest:
     if isinstance(gtids, MariaDbGtidSet):
         # Strict: a GTID that the source lacks, while it has later ones, is an error instead of a guess.
         session = (
-            f"@slave_connect_state = '{gtids}'",
+            f"@slave_connect_state = {plain_text(str(gtids))}",
             "@slave_gtid_strict_mode = 1",
             "@slave_gtid_ignore_duplicates = 0",
         )

@@ -10,7 +10,8 @@ import pymysql
 from canal_group.binlog.archive.history import History
 from canal_group.binlog.server.dump.archived import Archived, first_of, with_older
 from canal_group.binlog.server.source import ServerFacts, SourceAddress
-from canal_group.binlog.server.starts.start import binlog_sizes, earliest_position
+from canal_group.binlog.server.starts.binary_logs import binlog_sizes
+from canal_group.binlog.server.starts.start import earliest_position
 from canal_group.merge.errors import DataError, RetryableError
 from canal_group.merge.values.position import Position
 

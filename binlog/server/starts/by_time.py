@@ -16,8 +16,8 @@ from canal_group.binlog.formats.events import MAGIC
 from canal_group.binlog.server.source import ServerFacts, SourceAddress
 from canal_group.binlog.server.starts.anchor import AnchorSearch, Logged
 from canal_group.binlog.server.starts.available import earliest_available
+from canal_group.binlog.server.starts.binary_logs import log_end
 from canal_group.binlog.server.starts.scan import Scan
-from canal_group.binlog.server.starts.start import log_end
 from canal_group.binlog.server.starts.up_to import up_to
 from canal_group.merge.errors import PositionPurged, SourceUnavailable
 from canal_group.merge.values.chunk import Chunk

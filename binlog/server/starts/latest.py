@@ -23,15 +23,16 @@ from typing import Any, Final
 import pymysql
 
 from canal_group.binlog.formats.event_types import EventType
-from canal_group.binlog.formats.events import MAGIC, parse_header, parse_rotate
+from canal_group.binlog.formats.events import MAGIC, parse_header
 from canal_group.binlog.formats.format_description import parse_format_description
 from canal_group.binlog.formats.gtid_events import parse_start
 from canal_group.binlog.server.dump.archived import is_before
 from canal_group.binlog.server.dump.dump_request import DumpRequest, dump_after, dump_from
 from canal_group.binlog.server.source import ServerFacts, SourceAddress, query_one
+from canal_group.binlog.server.starts.binary_logs import log_end, rotate_sent
 from canal_group.binlog.server.starts.logged import BEGINS, body_of, connection_to, next_event
 from canal_group.binlog.server.starts.server_log import ServerLog
-from canal_group.binlog.server.starts.start import executed_gtids, gtids_at, log_end
+from canal_group.binlog.server.starts.start import executed_gtids, gtids_at
 from canal_group.merge.errors import SourceUnavailable
 from canal_group.merge.values.position import Position
 
@@ -106,7 +107,7 @@ def _written(address: SourceAddress, request: DumpRequest, end: Position) -> Ite
             if header.event_type == EventType.FORMAT_DESCRIPTION:
                 checksum = parse_format_description(event).checksum
             if header.event_type == EventType.ROTATE:
-                offset, file = parse_rotate(body_of(event, checksum))
+                offset, file = rotate_sent(address, body_of(event, checksum), file, offset)
                 continue
             if header.log_pos and (gap := (header.log_pos - offset) % _WRAP):  # it has 32 bits
                 offset, moved_s = offset + gap, time.monotonic()

@@ -30,8 +30,9 @@ from canal_group.binlog.server.binlog_stream import BinlogStream, stream_of
 from canal_group.binlog.server.clock import clock_of
 from canal_group.binlog.server.dump.archived import entry_of, with_older
 from canal_group.binlog.server.starts.available import archived_history
+from canal_group.binlog.server.starts.binary_logs import binlog_files, log_end
 from canal_group.binlog.server.starts.server_log import ServerLog
-from canal_group.binlog.server.starts.start import binlog_files, gtids_at, log_end
+from canal_group.binlog.server.starts.start import gtids_at
 from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.binlog.server.starts.up_to import up_to
 from canal_group.merge.errors import DataError, PositionPurged

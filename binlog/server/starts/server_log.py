@@ -12,10 +12,12 @@ import pymysql
 from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import State
 from canal_group.binlog.formats.events import MAGIC
+from canal_group.binlog.schema.sql import plain_text
 from canal_group.binlog.server.dump.archived import Archived, entry_of, files_of, size_of
 from canal_group.binlog.server.source import ServerFacts, SourceAddress, query
+from canal_group.binlog.server.starts.binary_logs import binlog_sizes
 from canal_group.binlog.server.starts.logged import LoggedTransactions, logged_at_source, logged_in_archive
-from canal_group.binlog.server.starts.start import binlog_sizes, executed_gtids, gtids_at
+from canal_group.binlog.server.starts.start import executed_gtids, gtids_at
 from canal_group.merge.errors import CanalGroupError
 from canal_group.merge.values.gtids.gtid import NO_GTIDS, GtidSet, parse_gtid_set
 
@@ -45,7 +47,8 @@ class ServerLog:
         """Return the GTIDs before a file, as the file says."""
         if self.facts.mariadb:
             return gtids_at(self.address, self.connection, file, len(MAGIC))
-        shown = query(self.address, self.connection, f"SHOW BINLOG EVENTS IN '{file}' LIMIT {_HEAD_EVENTS}")
+        asked = f"SHOW BINLOG EVENTS IN {plain_text(file)} LIMIT {_HEAD_EVENTS}"
+        shown = query(self.address, self.connection, asked)
         for event in shown:
             if event["Event_type"] == "Previous_gtids" and event["Info"]:
                 return parse_gtid_set(str(event["Info"]).replace("\n", ""))

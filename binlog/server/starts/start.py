@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeAlias
 import pymysql
 
 from canal_group.binlog.formats.events import MAGIC
+from canal_group.binlog.schema.sql import plain_text
 from canal_group.binlog.server.dump.dump_request import require_readable
 from canal_group.binlog.server.source import (
     ServerFacts,
@@ -31,6 +32,7 @@ from canal_group.binlog.server.source import (
     query_one,
     server_facts,
 )
+from canal_group.binlog.server.starts.binary_logs import binlog_files, no_binlog
 from canal_group.merge.errors import (
     DataError,
     Detail,
@@ -308,24 +310,10 @@ def _missing(address: SourceAddress, gtids: GtidSet) -> str | None:
             if facts.mariadb:
                 oldest = earliest_position(address, connection, facts)
                 return f"those after {gtids}, up to {oldest.gtid_set}"
-            asked = f"SELECT GTID_SUBTRACT(@@global.gtid_purged, '{gtids}') AS gtids"
+            asked = f"SELECT GTID_SUBTRACT(@@global.gtid_purged, {plain_text(str(gtids))}) AS gtids"
             return str(_gtids(query_one(address, connection, asked)["gtids"])) or None
     except (SourceUnavailable, DataError):
         return None
-
-
-def log_end(address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts) -> Position:
-    """Return where a source's binlog ends: everything before it is written, if not yet committed.
-
-    Which GTIDs are before it: see `canal_group.binlog.server.starts.latest`.
-
-    Raises:
-        SourceUnfit: the source has no binlog.
-    """
-    rows = query(address, connection, facts.binlog_status_statement)
-    if not rows:
-        raise _no_binlog(address)
-    return Position(str(rows[0]["File"]), rows[0].number("Position"), server=facts.identity)
 
 
 def earliest_position(
@@ -338,7 +326,7 @@ def earliest_position(
     """
     files = binlog_files(address, connection)
     if not files:
-        raise _no_binlog(address)
+        raise no_binlog(address)
     file, offset = files[0], len(MAGIC)
     if facts.mariadb:
         gtids = gtids_at(address, connection, file, offset)
@@ -357,24 +345,15 @@ def oldest_file(address: SourceAddress) -> str | None:
     return files[0] if files else None
 
 
-def binlog_files(address: SourceAddress, connection: pymysql.Connection[Any]) -> list[str]:
-    """Return the names of a source's binlog files, the oldest first."""
-    return list(binlog_sizes(address, connection))
-
-
-def binlog_sizes(address: SourceAddress, connection: pymysql.Connection[Any]) -> dict[str, int]:
-    """Return the bytes of a source's binlog files by name, the oldest first."""
-    rows = query(address, connection, "SHOW BINARY LOGS")
-    return {str(row["Log_name"]): row.number("File_size") for row in rows}
-
-
 def gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: str, offset: int) -> GtidSet:
     """Return the GTIDs before an offset of a MariaDB server's binlog file.
 
     Raises:
         SourceUnavailable: the server cannot say: the offset is beyond 4 GiB, or the file was purged.
     """
-    text = query_one(address, connection, f"SELECT BINLOG_GTID_POS('{file}', {offset}) AS gtids")["gtids"]
+    text = query_one(address, connection, f"SELECT BINLOG_GTID_POS({plain_text(file)}, {offset}) AS gtids")[
+        "gtids"
+    ]
     if text is None:
         raise SourceUnavailable(
             f"The source of shard {address.name} does not say which GTIDs are before {file}:{offset}: "
@@ -390,11 +369,3 @@ def gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: 
 
 def _gtids(text: str | None) -> GtidSet:
     return parse_gtid_set(str(text)) if text else NO_GTIDS
-
-
-def _no_binlog(address: SourceAddress) -> SourceUnfit:
-    return SourceUnfit(
-        f"The source of shard {address.name} has no binlog.",
-        hint="Add log_bin = mysql-bin to the server's configuration and restart it.",
-        shard=address.name,
-    )

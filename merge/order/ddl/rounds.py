@@ -43,7 +43,7 @@ class Shards:
     """The shards when a statement comes."""
 
     members: Collection[str]
-    #: of these, those for which the group does not wait
+    #: members for which the group does not wait
     skipped: Collection[str] = ()
     #: names of the tables of each shard; a shard that is missing may have any
     tables: Mapping[str, Collection[str]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class _Open:
     times: dict[str, dict[str, int]] = field(default_factory=dict)
     #: shard -> tables of the name; 0: not known
     tables: dict[str, int] = field(default_factory=dict)
-    #: shard -> rounds that all tables had that it had then
+    #: shard -> rounds that every table of the shard had seen at the shard's last report
     through: dict[str, int] = field(default_factory=dict)
     #: rounds that are delivered
     delivered: int = 0

@@ -12,5 +12,5 @@ class DdlRule(StrEnum):
     EVERY = "every"
     #: the one that comes first in the merged order
     FIRST = "first"
-    #: the one with which the last table has it
+    #: the statement that completes the last table
     LAST = "last"

@@ -1,4 +1,4 @@
-"""Event types: what canal calls that which happened to a row. Its clients know no rows that were read."""
+"""Event types: canal's names of row changes. canal's clients know no rows of snapshots."""
 
 from __future__ import annotations
 

@@ -211,6 +211,11 @@ class _Evaluation:
             and isinstance(first.value, str)
         ):
             raise pa.ArrowTypeError("IN and BETWEEN do not take a text as their first value")
+        if call.operator == "in" and self._mixes_signs(first, call.arguments[1:]):
+            raise pa.ArrowTypeError(
+                "IN with columns in its list does not take whole numbers with and without a sign: the "
+                "servers differ; write a = b OR a = c"
+            )
         storages = {self._storage(each) for each in arguments}
         if storages.isdisjoint({Storage.BIT, Storage.YEAR}):
             return
@@ -219,6 +224,26 @@ class _Evaluation:
                 raise pa.ArrowTypeError("a BIT compares with a number, not with a text")
             if Storage.YEAR in storages and _is_short_year(constant):
                 raise pa.ArrowTypeError("a YEAR compares with a number of four digits")
+
+    def _mixes_signs(self, first: Expression, listed: tuple[Expression, ...]) -> bool:
+        """Return whether MySQL would compare a BIGINT UNSIGNED and a number with a sign by their bits."""
+        if len(listed) == 1 or not any(any(columns_of(each)) for each in listed):
+            return False
+        return any(self._sign(first) * self._sign(each) < 0 for each in listed)
+
+    def _sign(self, expression: Expression) -> int:
+        """Return 1 if a whole number may be 2^63 and more, -1 if it may be negative, else 0."""
+        if not any(columns_of(expression)):
+            number = self.value(expression).as_py()
+            return 0 if type(number) is not int else -1 if number < 0 else int(number >= 1 << 63)
+        if isinstance(expression, Column):
+            kind = self.columns[expression.name.lower()].type
+            if self._storage(expression) is Storage.YEAR:
+                return 0
+        else:
+            none = {name: array[:0] for name, array in self.columns.items()}
+            kind = _Evaluation(none, self.types).value(expression).type
+        return int(kind == pa.uint64()) - int(pa.types.is_signed_integer(kind))
 
 
 def _is_short_year(constant: Plain) -> bool:

@@ -181,7 +181,7 @@ TABLE: Final = (
     TypeRow("double", _C.DOUBLE, _S.REAL, _W.FLOAT, _J.DOUBLE, pa.float64(), ("FLOAT8",), 8),
     TypeRow("decimal", _C.NEWDECIMAL, _S.DECIMAL, _W.DECIMAL, _J.DECIMAL, words=("DEC", "NUMERIC", "FIXED")),
     TypeRow("bit", _C.BIT, _S.BIT, _W.BITS, _J.BIT, pa.uint64(), length=1),
-    TypeRow("year", _C.YEAR, _S.YEAR, _W.YEAR, _J.VARCHAR, pa.int16(), size=1, digits_min=4),
+    TypeRow("year", _C.YEAR, _S.YEAR, _W.YEAR, _J.VARCHAR, pa.int16(), ("SQL_TSI_YEAR",), 1, digits_min=4),
     TypeRow("date", _C.DATE, _S.DATE, _W.BARE, _J.DATE, pa.date32(), size=3),
     _moment("time", _C.TIME2, _J.TIME, pa.duration("us"), 3, _C.TIME),
     _moment("datetime", _C.DATETIME2, _J.TIMESTAMP, pa.timestamp("us"), 5, _C.DATETIME),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from canal_group.binlog.archive.manifest import FileEntry, Manifest, State
 from canal_group.merge.errors import UsageError
 from canal_group.programs.command.json_line import json_line
 from canal_group.programs.command.options.byte_size import parse_size
@@ -18,6 +21,34 @@ from canal_group.programs.command.output import echo, note
 if TYPE_CHECKING:
     from canal_group.binlog.archive.archive import Archive
     from canal_group.binlog.archive.history import History
+
+_SECOND_US = 1_000_000
+
+
+def history_lines(name: str, manifest: Manifest) -> Iterator[str]:
+    """Yield a line for a history, and one for each of its files."""
+    files = manifest.files
+    size, stored = sum(each.size for each in files), sum(each.stored for each in files)
+    part = f", {stored / size:.0%} of it stored" if size else ""
+    yield f"{name}: {len(files)} files, {size:,} bytes{part}"
+    for each in files:
+        yield f"  {_file_line(each)}"
+
+
+def _file_line(entry: FileEntry) -> str:
+    parts = [f"{entry.name}  {entry.state}, {entry.form}, {entry.size:,} bytes"]
+    if entry.first_us:
+        parts.append(f"{_shown(entry.first_us)} to {_shown(entry.latest_us)}")
+    if entry.gtids and entry.state is not State.OPEN:
+        parts.append(f"up to {entry.gtids}")
+    if entry.damaged:
+        parts.append(f"damaged: {', '.join(f'{begin:,} to {end:,}' for begin, end in entry.damaged)}")
+    return "; ".join(parts)
+
+
+def _shown(time_us: int) -> str:
+    return f"{datetime.fromtimestamp(time_us / _SECOND_US, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
 
 app = command_group("List, check, clear and export an archive of binlogs; take binlog files over into it.")
 
@@ -47,8 +78,6 @@ def list_histories(
 ) -> None:
     """List the histories of servers, and their files, as the manifests have them."""
     from dataclasses import asdict
-
-    from canal_group.programs.command.archive.archive_lines import history_lines
 
     for history in _archive(folder, key_file, None).histories():
         if as_json:

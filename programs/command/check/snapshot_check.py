@@ -8,12 +8,12 @@ from typing import Any
 import pymysql
 
 from canal_group.actors.sink.sink import Sink
+from canal_group.binlog.schema.sql import probe, quoted
 from canal_group.binlog.server.access_hint import SELECT_DENIED
 from canal_group.binlog.server.definitions.dictionary import Dictionary
 from canal_group.binlog.server.preflight.preflight import Check, account_of
 from canal_group.binlog.server.source import ServerFacts, SourceAddress, connect, query, server_facts
 from canal_group.binlog.snapshot.point_reader import PointReader
-from canal_group.binlog.snapshot.selected_table import quoted
 from canal_group.binlog.snapshot.server_load import LIMITS, ServerLoad
 from canal_group.binlog.snapshot.visibility import proof_found
 from canal_group.conf.settings import InstanceSettings
@@ -65,7 +65,7 @@ def _selects(
     denied = []
     for name in first.values():
         try:
-            query(source, connection, f"SELECT 1 FROM {'.'.join(map(quoted, name))} LIMIT 0")  # noqa: S608
+            query(source, connection, probe(name))
         except SourceUnfit as error:
             if error.details.get("code") not in SELECT_DENIED:
                 raise

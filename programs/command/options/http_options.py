@@ -24,9 +24,6 @@ Http = Annotated[
 ]
 HttpCert = Annotated[Path | None, typer.Option(help="Its certificate, PEM; needed beyond loopback.")]
 HttpKey = Annotated[Path | None, typer.Option(help="The key of that certificate, PEM.")]
-HttpEdit = Annotated[
-    bool, typer.Option("--http-edit", help="Let operators replace instance files over HTTP.")
-]
 AuditLog = Annotated[
     Path | None,
     typer.Option(
@@ -36,7 +33,7 @@ AuditLog = Annotated[
 
 
 def http_settings(
-    address: str, cert: Path | None, key: Path | None, audit_log: Path | None, *, edit: bool
+    address: str, cert: Path | None, key: Path | None, audit_log: Path | None
 ) -> HttpSettings | None:
     """Return the settings of the HTTP service; None: there is to be none.
 
@@ -58,5 +55,4 @@ def http_settings(
         cert=cert,
         key=key,
         audit_log=audit_log or folder / "canal-group" / "audit.jsonl",
-        edit=edit,
     )

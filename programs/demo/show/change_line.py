@@ -55,7 +55,7 @@ def _change(row: dict[str, Any]) -> str:
             return _cells(row["key"])
         case _:
             statement: str = row["sql"]
-            # It begins with the word that is shown as its kind.
+            # The statement's first word is already shown as its kind.
             return statement.partition(" ")[2] or statement
 
 

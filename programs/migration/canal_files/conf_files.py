@@ -15,6 +15,7 @@ from typing import Final
 
 from canal_group.conf.sentence import config_error, shown
 from canal_group.conf.value import is_name
+from canal_group.merge.file_name import file_name
 from canal_group.programs.migration.canal_files.properties import (
     Properties,
     read_environment,
@@ -75,7 +76,7 @@ def _name_of(view: View) -> str:
     names = destinations(view)
     if len(names) != 1 or not is_name(names[0]) or (names[0] == _SHIPPED and is_name(view.name)):
         return view.name
-    other = view.own.file.absolute().parent.parent / names[0] / INSTANCE
+    other = view.own.file.absolute().parent.parent / file_name(names[0]) / INSTANCE
     return view.name if other.exists() else names[0]
 
 

@@ -41,7 +41,7 @@ _NODE = re.compile(r"(?P<destination>.+?)(?:\.(?P<client>\d{1,5}))?")
 class CanalCursor:
     """A client's cursor."""
 
-    #: the file that it was read from
+    #: file that the cursor was read from
     source: str
     #: canal's name of the instance; empty: the file does not say it
     destination: str

@@ -32,7 +32,7 @@ class Entry:
     key: str
     raw: str
     file: str
-    #: from 1, of its first line; 0: it has none
+    #: number of the entry's first line, from 1; 0: not from a file
     line: int
 
     @property

@@ -18,7 +18,7 @@ _WORDS: Final = (
 )
 #: what stands before the at sign of a URI, or of an address: `scheme://user:password@`, `user:password@`
 _USER_OF_URI = re.compile(r"(?:(?<=://).*|\S*)@", re.DOTALL)
-#: a parameter whose name says that it is a secret
+#: a parameter with the name of a secret
 _PARAMETER = re.compile(r"(passw|pwd|secret|token|access_?key)\w*\s*[=:]", re.IGNORECASE)
 
 

@@ -40,7 +40,7 @@ class View:
     environment: Properties | None = None
 
     def entry(self, key: str) -> Entry | None:
-        """Return the entry that counts; None if there is none."""
+        """Return the entry of the first file with this key, or None."""
         return next((file.entries[key] for file in self._files if key in file.entries), None)
 
     def entry_of(self, key: str) -> Entry:
@@ -49,7 +49,7 @@ class View:
 
     @property
     def _files(self) -> list[Properties]:
-        """The files, the one first that counts first."""
+        """The files in order of precedence."""
         return [file for file in (self.environment, self.own, self.server) if file is not None]
 
     def given(self, key: str) -> Entry | None:

@@ -1,1 +1,1 @@
-"""What the Kafka output is made of: batches for its client library, what its failures mean, its position."""
+"""Parts of the Kafka output: batches for its client library, meanings of failures, its position."""

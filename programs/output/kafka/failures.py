@@ -38,7 +38,7 @@ _REFUSALS: Final = {
     KafkaError.SASL_AUTHENTICATION_FAILED: _LOGIN,
     KafkaError.INVALID_TRANSACTION_TIMEOUT: "Lower output.transaction_timeout_s.",
 }
-#: what no retry of a connection mends, as librdkafka and OpenSSL say it -> what that is, what to do
+#: text of librdkafka or OpenSSL for a lasting failure -> its meaning, and the remedy
 _UNFIT: Final = {
     re.compile(r"SASL (authentication error|\S+ mechanism handshake failed)"): ("refuses the login", _LOGIN),
     re.compile(r"certificate verify failed"): (
@@ -90,7 +90,7 @@ class Failures:
         return {"error_cb": self._note_connection, "logger": _QUIET}
 
     def _note_connection(self, error: KafkaError) -> None:
-        # That all are down is not a reason: each of them has one of its own.
+        # "All brokers are down" is not a reason: each broker reports its own.
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             self._connection_error = error
 

@@ -14,6 +14,10 @@ all go to `partition`.
 An update that changes a hashed column goes to the partition of the new value, after what that partition has
 already. What the old partition has of the row came before it in the merged stream, and nothing of the row
 follows there under the old value. `Routes.moved_from` names that partition.
+
+Partitions are chosen by hash codes as Java's String.hashCode computes them: h = 31 * h + c over the UTF-16
+code units c of the text, in signed integers of 32 bits that overflow. So h = sum of c[i] * 31^(length - 1 -
+i), which needs no loop over the text.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -29,12 +33,127 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from canal_group.conf.relay.relay_settings import RouteSettings
+from canal_group.merge.errors import ConfigError
 from canal_group.merge.rows.table_filter import TableFilter
 from canal_group.merge.values.chunk import TableName, names_of
-from canal_group.programs.output.routing.java_hash import java_hash, java_modulus
-from canal_group.programs.output.routing.name_rule import TopicRule, split_rules
-from canal_group.programs.output.routing.partition_rule import CountRule, PartitionRule
+from canal_group.programs.output.routing.name_rule import NameRule, TopicRule, split_rules
 from canal_group.shapes.maps import value_of
+
+#: stands for the columns of the primary key
+_PRIMARY_KEY = "$pk$"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRule:
+    """An expression of `partition_hash` and what it hashes.
+
+    `table`: the table's name. `table:$pk$`: the primary key's columns. `table:a^b`: these columns.
+    """
+
+    names: NameRule
+    #: the columns; None: the primary key's; empty: no column, but the table's name
+    columns: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return the rule that a text says.
+
+        Raises:
+            ConfigError: it has an empty part, or no regular expression where one has to be.
+        """
+        expression, colon, names = (part.strip() for part in text.rpartition(":"))
+        if not colon:
+            return cls(NameRule(names, "partition_hash"), ())
+        columns = tuple(part.strip() for part in names.split("^") if part.strip())
+        if not expression or not columns:
+            raise ConfigError(
+                f"{text!r} in partition_hash has an empty part.",
+                hint=r"Expected shop\.orders:id^buyer, shop\.orders:$pk$, or shop\.orders to hash the name.",
+                setting="partition_hash",
+            )
+        key = None if names.lower() == _PRIMARY_KEY else columns
+        return cls(NameRule(expression, "partition_hash"), key)
+
+
+@dataclass(frozen=True, slots=True)
+class CountRule:
+    """An expression of `dynamic_topic_partitions`: how many partitions topics have."""
+
+    names: NameRule
+    count: int
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return the rule that a text says.
+
+        Raises:
+            ConfigError: it is not `topic:number`.
+        """
+        expression, _, number = (part.strip() for part in text.rpartition(":"))
+        if not expression or not number.isdecimal() or not int(number):
+            raise ConfigError(
+                f"{text!r} in dynamic_topic_partitions is not a topic and its number of partitions.",
+                hint="Expected shop_orders:6, or a regular expression on topics: shop_.*:6.",
+                setting="dynamic_topic_partitions",
+            )
+        return cls(NameRule(expression, "dynamic_topic_partitions"), int(number))
+
+
+_ASCII_END, _FOLLOWING, _FOLLOWING_END, _FOUR_BYTES = 0x80, 0x80, 0xC0, 0xF0
+
+
+def java_hash(texts: Any) -> NDArray[np.int32]:
+    """Return the hash code of each text; 0 for null and for empty text.
+
+    Args:
+        texts: (n,) utf8 Array.
+
+    Returns:
+        (n,) int32.
+    """
+    units, ends = _code_units(texts.fill_null(""))
+    lengths = np.diff(ends)
+    hashes = np.zeros(len(lengths), np.uint32)
+    filled = np.flatnonzero(lengths)
+    if len(filled):
+        exponents = np.repeat(ends[1:] - 1, lengths) - np.arange(len(units))
+        terms = units.astype(np.uint32) * _powers(int(lengths.max()).bit_length())[exponents]
+        hashes[filled] = np.add.reduceat(terms, ends[:-1][filled])
+    return hashes.view(np.int32)
+
+
+def java_modulus(hashes: NDArray[np.int32], count: int) -> NDArray[np.int64]:
+    """Return canal's partition of each hash code: Math.abs(Math.abs(hash) % count).
+
+    Math.abs of the least integer is that integer itself; the second one makes its remainder positive.
+    """
+    wide = hashes.astype(np.int64)
+    return np.abs(wide) % count
+
+
+@lru_cache(maxsize=32)
+def _powers(bits: int) -> NDArray[np.uint32]:
+    """Return 31^0, 31^1, ... of 2^bits texts' lengths, modulo 2^32."""
+    powers = np.full(1 << bits, 31, np.uint32)
+    powers[0] = 1
+    return np.multiply.accumulate(powers, dtype=np.uint32)
+
+
+def _code_units(texts: Any) -> tuple[NDArray[np.uint8 | np.uint16], NDArray[np.int64]]:
+    """Return the UTF-16 code units of all texts one after the other, and (n + 1,) where each begins."""
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int32)[texts.offset :][: len(texts) + 1].astype(np.int64)
+    begin, end = int(ends[0]), int(ends[-1])
+    octets = np.frombuffer(data, np.uint8)[begin:end] if end > begin else np.empty(0, np.uint8)
+    ends -= begin
+    if not (octets >= _ASCII_END).any():
+        return octets, ends
+    # A character's first byte counts one unit, of a four-byte character two; its other bytes count zero.
+    following = (octets >= _FOLLOWING) & (octets < _FOLLOWING_END)
+    counts = np.where(following, 0, np.where(octets >= _FOUR_BYTES, 2, 1))
+    before = np.concatenate(([0], np.cumsum(counts)))
+    return np.frombuffer(octets.tobytes().decode().encode("utf-16-le"), "<u2"), before[ends]
+
 
 #: tables whose routes are remembered
 _TABLES_KEPT = 65_536
@@ -61,14 +180,14 @@ class Routes:
 
 @dataclass(frozen=True, slots=True)
 class TableRoute:
-    """What the rules say of one table."""
+    """The rules' decision for one table."""
 
     topic: str
     #: partitions of the topic
     count: int
     #: what is hashed, see `PartitionRule.columns`
     columns: tuple[str, ...] | None
-    #: the partition of all its changes; None: they are hashed
+    #: partition of every change of the table; None: chosen by hash
     fixed: int | None
 
 

@@ -32,7 +32,7 @@ from canal_group.programs.output.tls import tls_context
 
 #: how long one call to librdkafka waits before signals and deadlines are looked at again, seconds
 _SLICE_S: Final = 0.2
-#: messages that librdkafka holds, and their bytes
+#: most messages held by librdkafka, and their bytes
 _QUEUED_MAX: Final = 200_000
 _QUEUED_KIB_MAX: Final = 64 << 10
 _PLUGINS: Final = "plugin.library.paths"

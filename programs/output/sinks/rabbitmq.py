@@ -56,7 +56,7 @@ class Rabbit:
         self._confirms = Confirms()
 
     def open(self) -> GroupPosition | None:
-        """Connect, and check that the exchange is there."""
+        """Connect, and check the exchange."""
         self.close()
         self._confirms = Confirms()
         self._connection = pika.SelectConnection(

@@ -8,12 +8,16 @@ mysql-replication is right, it is a third witness.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 from pathlib import Path
 
 import pyarrow.compute as pc
+import pymysql
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from integration.differential import kinds
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
@@ -21,13 +25,26 @@ from support.rows.random_table import Table
 
 from canal_group.binlog.charsets import charsets
 from canal_group.binlog.charsets.charsets import charset_of, text_decoder
+from canal_group.binlog.columns.columns import Losses
 from canal_group.binlog.files.binlog_files import BinlogFiles, files_in
+from canal_group.binlog.schema.definition import SourceName
+from canal_group.binlog.schema.sql import quoted_table
+from canal_group.binlog.server.definitions.dictionary import Dictionary
 from canal_group.binlog.server.server_lookup import ServerLookup
-from canal_group.binlog.server.source import connect
+from canal_group.binlog.server.source import connect, query, server_facts
+from canal_group.binlog.snapshot.page import PageQuery
+from canal_group.binlog.snapshot.page_reader import PageReader
+from canal_group.binlog.snapshot.row_order import RowOrder
+from canal_group.binlog.snapshot.selected_table import SelectedTable
+from canal_group.binlog.snapshot.table_index import TableIndex
 from canal_group.merge.rows.text import text
+from canal_group.merge.snapshot.key import key_of_json
+from canal_group.merge.snapshot.table_key import TableKey
 from canal_group.merge.values.chunk import MYSQL_TYPE, Op, TableName
 
 SEEDS = int(os.environ.get("CANAL_GROUP_SEEDS", "2"))
+#: tables of random keys for each seed
+KEYS = 30
 
 
 @pytest.fixture
@@ -118,6 +135,78 @@ def test_the_binlog_says_what_select_says(server, seed, source_address):
     table.write()
     found = list(differences(table, decode(server, name, source_address)))
     assert not found, "\n".join(each[:400] for each in found[:10])
+
+
+@contextlib.contextmanager
+def keyed_tables(server, source_address, chance):
+    """Yield the connections' reader, and tables `k0`, `k1`, ... whose key is of each type that may be one."""
+    address = source_address(server, user="root", password=server.password)
+    with contextlib.closing(connect(address)) as connection:
+        facts, tables = server_facts(address, connection), []
+        reader, dictionary = PageReader(address, connection, Losses()), Dictionary(address, connection, facts)
+        for kind in kinds(chance, mariadb=server.engine == "mariadb"):
+            name = SourceName("app", f"k{len(tables)}")
+            key = f"k {kind.sql.removesuffix(' NULL')} NOT NULL PRIMARY KEY, id INT NOT NULL"
+            with contextlib.suppress(pymysql.err.MySQLError):
+                server.execute("SET sql_mode = ''", f"CREATE TABLE app.{name.table} ({key}) CHARSET utf8mb4")
+                definition = dictionary.definition(name)
+                table = SelectedTable.of(definition, TableName(*name))
+                tables += [(kind, order, table) for order in RowOrder.all_of(definition)]
+        indexes = {
+            table.source.table: TableIndex(address, connection, facts, table.source, order)
+            for _, order, table in tables
+        }
+        yield reader, lambda sql: query(address, connection, sql), indexes, tables
+
+
+@pytest.mark.parametrize("server", ["mariadb", "mysql"], indirect=True)
+def test_a_key_of_any_value_selects_its_row_and_nothing_else(server, source_address):
+    """1. Rows with keys by chance are read, each with its key. 2. The condition of the key, also of the key
+    as the binlog and the index have it, selects this row; the server reads no other table for it.
+    """
+    server.execute("DROP DATABASE IF EXISTS app", "CREATE DATABASE app")
+    with (
+        keyed_tables(server, source_address, random.Random(0)) as (reader, ask, indexes, tables),
+        contextlib.closing(server.connect()) as connection,
+        connection.cursor() as cursor,
+    ):
+        assert len(tables) > 50, "types that may be a key"
+        cursor.execute("SET sql_mode = '', time_zone = '+00:00'")
+
+        @settings(max_examples=KEYS * SEEDS, suppress_health_check=list(HealthCheck))
+        @given(st.sampled_from(tables), st.randoms(use_true_random=False), st.lists(st.binary(max_size=40)))
+        def every_key(drawn, chance, values):
+            kind, order, table = drawn
+            name = f"app.{table.source.table}"
+            cursor.execute(f"DELETE FROM {name}")
+            made = [kind.value(chance) for _ in range(4)]
+            made += [("%s", (each,)) for each in values if "BINARY" in kind.sql]
+            for number, (expression, given_values) in enumerate(made):
+                cursor.execute(f"INSERT IGNORE INTO {name} VALUES ({expression}, {number})", given_values)
+            check_keys(reader, ask, order, table, indexes[table.source.table])
+
+        every_key()
+
+
+def check_keys(reader, ask, order, table, index):
+    """Check that each row of a table is the row of its keys, however they are made."""
+    key_of = TableKey(order.names, (table.schema.arrow.field("after").type.field("k").type,))
+    pages = list(reader.pages(PageQuery(table, order=order.names, hint=order.hint), bytes_max=1))
+    keys = []
+    for page in pages:
+        (row_key,) = key_of.of([page.rows.rows.column("after").field("k")], 1)
+        keys.append([page.last_key, key_of.for_server(row_key)])
+    keys[0].append(index.first(""))
+    keys[-1].append(index.first("", last=True))
+    for page, several in zip(pages, keys, strict=True):
+        numbers = page.rows.rows.column("after").field("id").to_pylist()
+        assert order.takes(several)
+        for key in several:
+            assert key_of_json(json.loads(json.dumps(key))) == key
+            where = order.among([key])
+            statement = f"SELECT id FROM {quoted_table(table.source)} {order.hint} WHERE {where}"
+            assert [row["id"] for row in ask(statement)] == numbers, key
+            assert len(ask(f"EXPLAIN {statement}")) == 1, "nothing else runs"
 
 
 @pytest.mark.parametrize("server", ["mariadb", "mysql"], indirect=True)

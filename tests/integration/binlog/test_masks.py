@@ -11,8 +11,10 @@ from support.sources.recorder import await_rows, of_app, reading
 from canal_group.actors.shard.rules import processing_of
 from canal_group.actors.sink.consumer_view import ConsumerView, History
 from canal_group.binlog.server.described import shown_now
+from canal_group.binlog.snapshot.selected_table import SelectedTable
 from canal_group.conf.stream_settings import FilterSettings
 from canal_group.merge.errors import UnsupportedEvent
+from canal_group.merge.values.chunk import TableName
 from canal_group.programs.command.check.filter_check import check_filter
 
 SECRET = "secret@example.org"
@@ -81,6 +83,44 @@ def test_rules_follow_a_table_and_what_is_made_of_its_values(unprepared, source_
     for table in tables:
         if table.name.table != "last":
             assert [each.name for each in table.rows.schema.field("after").type] == ["id", "mail", "t"]
+
+
+def test_values_computed_of_a_mask_stay_hidden_when_plain(unprepared, source_address):
+    """1. columns of computed values become plain; 2. a reader goes on with the stored history."""
+    address, processing = source_address(unprepared), processing_of(FILTER)
+    start = end_of(unprepared, source_address)
+    columns = COLUMNS.format("").replace("(LOWER(mail))", "(LOWER(mail)) STORED")
+    columns = columns.replace("t INT", "d VARCHAR(999) DEFAULT (CONCAT(mail, '!')), t INT")
+    unprepared.execute(
+        f"CREATE TABLE app.customers {columns} CHARACTER SET latin1",
+        f"INSERT INTO app.customers {ROW.format(1)}",
+        "ALTER TABLE app.customers MODIFY low VARCHAR(99), ALTER d DROP DEFAULT",
+        "UPDATE app.customers SET t = 2",
+        "ALTER TABLE app.customers CONVERT TO CHARACTER SET utf8mb4",
+        "UPDATE app.customers SET t = 3",
+        "CREATE TABLE app.last (id INT PRIMARY KEY)",
+        "INSERT INTO app.last VALUES (1)",
+    )
+    definitions = definitions_of(address.name, of_app, always=True, protects=processing.protects)
+    with reading(address, start=start, definitions=definitions) as recorder:
+        await_rows(recorder, "last", 1)
+    middle = end_of(unprepared, source_address)
+    unprepared.execute(
+        "ALTER TABLE app.customers CHANGE low copy VARCHAR(99), RENAME TO app.archive",
+        "UPDATE app.archive SET t = 4",
+        "INSERT INTO app.last VALUES (2)",
+    )
+    again = definitions_of(address.name, of_app, always=True, protects=processing.protects)
+    again.restore(definitions.news())
+    with reading(address, start=middle, definitions=again) as later:
+        await_rows(later, "last", 1)
+    tables, data = stored([*recorder.chunks, *later.chunks], processing)
+    assert SECRET.encode() not in data
+    names = [[each.name for each in table.rows.schema.field("after").type] for table in tables]
+    assert names.count(["id", "mail", "t"]) == 4
+    known = [table for table in again.tables() if table.table == "archive"]
+    selected = SelectedTable.of(known[0], TableName("app", "archive"), again.ancestry(known[0].name))
+    assert selected.schema.lineage.reading({"mail"}) == {"copy", "d"}
 
 
 def test_check_warns_of_what_rules_do_not_cover(unprepared, source_address):

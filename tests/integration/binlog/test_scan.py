@@ -19,8 +19,9 @@ from canal_group.binlog.server.clock import SourceClock
 from canal_group.binlog.server.low_watermarks import CaughtUp
 from canal_group.binlog.server.source import connect, server_facts
 from canal_group.binlog.server.starts.beginning import beginning
+from canal_group.binlog.server.starts.binary_logs import binlog_files
 from canal_group.binlog.server.starts.latest import latest_position
-from canal_group.binlog.server.starts.start import binlog_files, earliest_position
+from canal_group.binlog.server.starts.start import earliest_position
 from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.merge.errors import DataError, PositionPurged, SourceUnfit
 from canal_group.merge.values.gtids.gtid import parse_gtid_set

@@ -5,7 +5,8 @@ the statement touched are compared: columns and keys with `information_schema`, 
 Nothing may be wrong. What is unknown has a reason that is listed here.
 
 `scripts/get-ddl-suites.sh` gets the suites. They are long: a run plays as many files as it has time for, in
-an order that CANAL_GROUP_SUITE_SEED decides.
+an order that CANAL_GROUP_SUITE_SEED decides. CANAL_GROUP_DDL_SOURCES names folders of other sources, of
+tools, parsers and servers, whose SQL files, literals and YAML texts are played as well.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import NamedTuple
 import pymysql
 import pytest
 from support.ddl.ddl_sequences import SCHEMAS, comparable
-from support.ddl.sql_suites import statements
+from support.ddl.sql_suites import SUFFIXES, statements
 from support.ddl.twin import COLUMNS_OF, Twin, different, flat
 
 from canal_group.binlog.schema.catalog import Catalog
@@ -35,6 +36,7 @@ from playground.database.mysql import MySqlServer
 CORPUS = Path(__file__).parents[2] / "corpus"
 SUITES = Path(__file__).parents[3] / ".cache/ddl-suites"
 SEED = os.environ.get("CANAL_GROUP_SUITE_SEED", "1")
+SOURCES = [Path(name) for name in os.environ.get("CANAL_GROUP_DDL_SOURCES", "").split(os.pathsep) if name]
 MINUTES = 4
 #: what is played: definitions of tables, and settings of a session that definitions depend on and that are
 #: logged, which `old_mode` and `default_storage_engine` are not
@@ -69,13 +71,15 @@ UNKNOWN = {
     r"is not a text in the new charset": "a value of ENUM or SET that a conversion damages",
     r"is defined while its table is converted": "which text MySQL makes of it depends on its old definition",
     r"is converted to a charset, and has another default": "two charsets in one statement",
-    r"ADD COLUMN `consultant_id`.*MODI": "a column that one statement adds and modifies",
+    r"(?is:add column (`?\w+`?) .*modify column \1)": "a column that one statement adds and modifies",
+    r"there is no column !hidden!": "MySQL renames the hidden column of an index of an expression",
     r"has created it, or did nothing because it was there": "a CREATE that its server says nothing more of",
 }
 #: a pattern of statement and finding: where the servers themselves contradict their statements
 FAULTS_OF_SERVERS = {
     r"RENAME TABLE t1 TO tmp, t1 TO t2": "MariaDB logs a RENAME of temporary tables as any",
     r"add unique\(a\), add key\(a\)": "MariaDB replaces the index of a foreign key that MyISAM has never had",
+    r"VECTOR\(0\)": "MySQL shows a VECTOR(0) as one of 4,294,967,295 elements",
     r"precision: 65 is not 81": "MySQL logs 65 digits of a column of a query, and its dictionary has more",
 }
 KEYS_OF = (
@@ -86,6 +90,8 @@ TABLES = (
     "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE IN ('BASE TABLE',"
     " 'SYSTEM VERSIONED', 'SEQUENCE')"
 )
+#: of a CREATE TABLE whose table is there, and its message
+TABLE_EXISTS, EXISTING = 1050, re.compile(r"Table '(?:[^']*\.)?(.*)' already exists")
 #: the server died
 LOST = (2006, 2013)
 LISTED = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
@@ -115,6 +121,8 @@ class Player(Twin):
         self.findings = []
         self.refused = deque(maxlen=20)
         self.counts = Counter()
+        #: the server's error for the last statement; None: it accepted it
+        self.error = None
         self.oracle = self.shows
 
     def begin(self, file):
@@ -145,8 +153,10 @@ class Player(Twin):
                 raise
             self.counts["refused"] += 1
             self.refused.append((sql, error))
+            self.error = error
         else:
             self.counts["accepted"] += 1
+            self.error = None
         touched, text = set(), sql.decode("latin-1")
         for statement in self.logged():
             text = statement.sql
@@ -281,16 +291,27 @@ def unescaped(value):
 
 
 def play_file(player, file, root):
-    player.begin(str(file.relative_to(root)))
-    for sql in statements(file):
-        if PLAYED.match(sql) and not LEFT_OUT.search(sql):
+    """Play a file's statements; a table in the way of one in an example that stands by itself is dropped."""
+    played = [sql for sql in statements(file) if PLAYED.match(sql) and not LEFT_OUT.search(sql)]
+    player.counts["found"] += len(played)
+    if played:
+        player.begin(str(file.relative_to(root)))
+    for sql in played:
+        player.play(sql)
+        if file.suffix != ".test" and player.error is not None and player.error.args[0] == TABLE_EXISTS:
+            name = quoted(EXISTING.match(player.error.args[1])[1])
+            player.play(f"DROP TABLE {name}".encode("latin-1", "replace"))
             player.play(sql)
 
 
-def played(server, root, minutes):
+def quoted(name):
+    return "`" + name.replace("`", "``") + "`"
+
+
+def played(server, root, minutes, suffixes=(".test",)):
     if not root.is_dir():
         pytest.skip(f"{root} is missing: scripts/get-ddl-suites.sh gets it")
-    files = sorted(root.rglob("*.test"))
+    files = sorted(file for file in root.rglob("*") if file.suffix in suffixes and file.is_file())
     Random(SEED).shuffle(files)
     player, until = Player(server), time.monotonic() + minutes * 60
     for file in files:
@@ -307,6 +328,19 @@ def test_statements_of_the_servers_own_suites(vendor):
     with vendor() as server:
         player = played(server, SUITES / server.engine, MINUTES)
         assert player.counts["compared"] > 100, player.counts
+        assert not player.wrong, (len(player.wrong), player.counts, player.wrong[:5])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(MINUTES * 60 + 300)
+@pytest.mark.parametrize("vendor", [MariaDbServer, MySqlServer])
+@pytest.mark.parametrize("root", SOURCES or [None], ids=lambda root: root.name if root else "none")
+def test_statements_of_other_tools_sources(root, vendor):
+    if root is None:
+        pytest.skip("CANAL_GROUP_DDL_SOURCES names no folder")
+    with vendor() as server:
+        player = played(server, root, MINUTES, SUFFIXES)
+        assert player.counts["found"], f"{root} holds no statements"
         assert not player.wrong, (len(player.wrong), player.counts, player.wrong[:5])
 
 

@@ -23,7 +23,7 @@ from support.soak import patient
 from support.sources.installed import require
 
 from canal_group.programs.demo.recorded_shards import recorded_shards
-from canal_group.programs.demo.show.sample import FIRST_ROWS
+from canal_group.programs.demo.show.progress import FIRST_ROWS
 from canal_group.programs.demo.tables import schema_name
 from playground.database.engine import Engine
 from playground.database.mariadb import MariaDbServer

@@ -90,10 +90,8 @@ def test_a_client_without_a_token_can_only_read(served: SharedShop, called: Http
         ("POST", "/stop"),
         ("POST", "/start"),
         ("DELETE", "/clients/reader"),
-        ("GET", "/file"),
-        ("PUT", "/file"),
     ]:
-        body = {"reason": "test", "text": "", "digest": ""}
+        body = {"reason": "test"}
         refused = called(method, called.base + path, json=body)
         assert (refused.status_code, refused.json()["error"]) == (403, "AccessDenied"), path
     assert not called.audit_log.exists(), "nothing was begun"
@@ -266,41 +264,6 @@ def test_many_scrapes_at_once_ask_the_actors_seldom(served: SharedShop, called: 
         codes = list(pool.map(lambda _: called("GET", "/metrics").status_code, range(200)))
     assert set(codes) == {200}
     assert asked < 50
-
-
-def test_operators_read_check_and_replace_an_instance_file_if_allowed(served: SharedShop, tmp_path: Path):
-    file = tmp_path / "shop.yaml"
-    text = f"preset: memory\ndestination: {served.destination}\nshards: [{{name: s0, files: /tmp/x}}]\n"
-    file.write_text(text)
-    with listening(served, tmp_path) as called:
-        read = called.operate("GET", "/file").json()
-        assert (read["text"], read["writable"]) == (text, False)
-        change = {"text": text + "# mine\n", "digest": read["digest"]}
-        assert called.operate("PUT", "/file", json=change).status_code == 403
-        assert called.operate("POST", "/file/validate", json={"text": text}).json() == {
-            "ok": True,
-            "error": None,
-        }
-        wrong = called.operate("POST", "/file/validate", json={"text": text + "shard: []\n"}).json()
-        assert wrong["ok"] is False
-        assert "shards" in wrong["error"]
-    with listening(served, tmp_path, edit=True) as called:
-        assert called.operate("PUT", "/file", json=change).status_code == 200
-        assert file.read_text() == change["text"]
-        late = called.operate("PUT", "/file", json={"text": text, "digest": read["digest"]})
-        assert (late.status_code, "changed meanwhile" in late.json()["message"]) == (409, True)
-        file.write_text(text.replace("files: /tmp/x", "password: plain-s3cret"))
-        assert "plain-s3cret" not in called.operate("GET", "/file").text
-        file.write_text(change["text"])
-        other = text.replace(served.destination, "other")
-        moved = called.operate("PUT", "/file", json={"text": other, "digest": ""})
-        assert (moved.status_code, "must stay" in moved.json()["message"]) == (422, True)
-        runs = {"text": text + "cursor: {kind: their_plug_in}\n", "digest": ""}
-        for answer in (
-            called.operate("PUT", "/file", json=runs),
-            called.operate("POST", "/file/validate", json=runs),
-        ):
-            assert 'names cursor.kind: \\"their_plug_in\\", which the served one does not' in answer.text
 
 
 def test_a_contradicted_definition_is_an_event_until_it_is_rebuilt(unshared: SharedShop, tmp_path: Path):

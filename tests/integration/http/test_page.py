@@ -21,9 +21,6 @@ from support.instance.http_service import Http, listening
 from support.instance.page import CHROMIUM, DRIVER, Page
 
 from canal_group.actors.gateway.operator_requests import OperatorRequests
-from canal_group.conf.document import parse_document
-from canal_group.conf.load import build_instance
-from canal_group.merge.errors import ConfigError
 
 #: a folder for screenshots; those in docs/ were made with `CANAL_GROUP_SCREENSHOTS=docs make test ARGS=...`
 SCREENSHOTS = "CANAL_GROUP_SCREENSHOTS"
@@ -167,35 +164,6 @@ def test_a_blocked_stream_is_the_first_that_the_page_says(shop: Shop, tmp_path: 
                 rows += batch.rows
             page.until(lambda: not page.find("#blocked").is_displayed(), "nothing is blocked")
             page.open("about:blank")
-
-
-@pytest.mark.soak
-def test_an_instance_file_is_validated_as_by_check_and_replaced(
-    served: SharedShop, tmp_path: Path, page: Page
-):
-    file = tmp_path / "shop.yaml"
-    text = f"preset: memory\ndestination: {served.destination}\nshards: [{{name: s0, files: /tmp/x}}]\n"
-    file.write_text(text)
-    with listening(served, tmp_path, edit=True) as called:
-        page.open(called.service.url)
-        page.log_in(str(called.token))
-        page.until(lambda: page.find("#file-text").get_attribute("value") == text, "the file")
-        page.find("#file-text").send_keys(Keys.CONTROL, Keys.END)
-        page.find("#file-text").send_keys("shard: []\n")
-        page.press("#file-validate")
-        said = page.until_text("#file-said", "shard")
-        with pytest.raises(ConfigError) as caught:
-            build_instance(parse_document(text + "shard: []\n", "The new file"), source="The new file")
-        assert said == str(caught.value)
-        page.press("#file-save")
-        page.until_text("#file-said", "shard")
-        assert file.read_text() == text, "what is wrong is not written"
-        page.find("#file-text").clear()
-        page.find("#file-text").send_keys(text + "# mine\n")
-        page.press("#file-save")
-        page.answer()
-        page.until(lambda: file.read_text() == text + "# mine\n", "the file is replaced")
-        page.open("about:blank")
 
 
 @pytest.mark.soak

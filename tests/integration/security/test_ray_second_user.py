@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from integration.processes import family, listening
 from support.security.second_user import as_nobody, folder_for_all
 
 import canal_group
@@ -45,6 +46,21 @@ print("joined")
 """
 _READ = "print(open(sys.argv[1]).read())"
 _LIST = "import os\nprint(os.listdir(sys.argv[1]))"
+#: asks each port for metrics, and prints the ports that answer
+_SCRAPE = """
+for port in map(int, sys.argv[1:]):
+    try:
+        connection = socket.socket()
+        connection.settimeout(5)
+        connection.connect(('127.0.0.1', port))
+        connection.sendall(b'GET /metrics HTTP/1.0' + bytes([13, 10, 13, 10]))
+        if b' 200 ' in connection.recv(20):
+            print(port)
+    except OSError:
+        pass
+"""
+#: of the autoscaler and of the dashboard's process: Ray has no option to close them (docs/security.md)
+_OPEN_METRICS = {44217, 44227}
 _CALL = "import socket\nsocket.socket(socket.AF_UNIX).connect(sys.argv[1])\nprint('connected')"
 
 
@@ -64,6 +80,7 @@ class Ours:
     worker: dict[str, Any]
     #: niceness of the process that started it
     nice: int
+    pid: int
 
     @property
     def private(self) -> Path:
@@ -103,7 +120,7 @@ def ours() -> Iterator[Ours]:
             try:
                 found = json.loads(process.stdout.readline())
                 session, worker, nice = Path(found["session"]), found["worker"], found["nice"]
-                yield Ours(found["address"], session, home, temporary, working, worker, nice)
+                yield Ours(found["address"], session, home, temporary, working, worker, nice, process.pid)
             finally:
                 process.stdin.close()
 
@@ -134,6 +151,13 @@ def test_another_user_reads_nothing_and_comes_to_no_socket(ours: Ours):
     attempts = [(_LIST, ours.private), (_LIST, ours.session), (_READ, ours.token)]
     for attempt, path in (*attempts, *((_CALL, path) for path in sockets)):
         assert as_nobody(attempt, str(path)) == "PermissionError", path
+
+
+def test_another_user_reads_no_metrics_of_its_processes(ours: Ours):
+    ports = {port for _, port in listening(family(ours.pid))}
+    assert len(ports) > 5, "the processes of Ray listen"
+    answering = {int(port) for port in as_nobody(_SCRAPE, *map(str, ports)).split()}
+    assert answering <= _OPEN_METRICS
 
 
 @pytest.mark.parametrize("token", [None, secrets.token_hex(32)], ids=["none", "another"])

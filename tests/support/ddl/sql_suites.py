@@ -1,5 +1,6 @@
-"""Statements of the servers' own test suites: files of `mysqltest`, cut into what they send to a server.
+"""Statements of test suites: files that hold SQL, cut into what they send to a server.
 
+A literal or a YAML text of a program's source holds statements if its first word defines something.
 Of mysqltest's language only what gives statements their text is followed: comments, DELIMITER and LET. Loops
 and conditions are not; what is in them is read once. A statement that needs a variable which nothing here has
 set is left out.
@@ -10,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import yaml
 
 #: commands that are not statements though they look like some; a block's braces stand between statements
 _COMMAND = re.compile(
@@ -32,13 +35,61 @@ _USUAL = {
     "engine_type": "InnoDB",
     "sys_datatype_expl": "timestamp(6) generated always as",
 }
+#: the kinds of files that hold statements
+SUFFIXES = (".test", ".sql", ".go", ".java", ".yml", ".yaml")
+_DEFINES = re.compile(r"\s*(?:/\*M?!\d*\s*)?(?:CREATE|ALTER|DROP|RENAME|TRUNCATE|USE|SET)\s", re.IGNORECASE)
+#: adjacent literals, of Go or Java, which the source joins
+_LITERAL = r'"""(?:[^\\]|\\.)*?"""|"(?:[^"\\\n]|\\.)*"|`[^`]*`'
+_COMMENT = r"//[^\n]*|/\*.*?\*/"
+_LITERALS = re.compile(rf"{_COMMENT}|(?P<joined>(?:{_LITERAL})(?:\s*\+\s*(?:{_LITERAL}))*)", re.DOTALL)
+_PART = re.compile(_LITERAL, re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
 
 
 def statements(file: Path) -> Iterator[bytes]:
     """Yield the statements of a file as they are sent, in its order and without their delimiters."""
-    variables = dict(_USUAL)
     # Bytes of any charset: as characters of Latin 1 they go in and out unchanged.
-    for text in _cut(file.read_text("latin-1")):
+    text = file.read_text("latin-1")
+    if file.suffix in (".yml", ".yaml"):
+        texts = _yaml_texts(text)
+    elif file.suffix in (".go", ".java"):
+        texts = _literals(text)
+    else:
+        yield from _sent(text)
+        return
+    for each in texts:
+        if _DEFINES.match(each):
+            yield from _sent(each)
+
+
+def _literals(source: str) -> Iterator[str]:
+    """Yield the values of a program's literals."""
+    for found in _LITERALS.finditer(source):
+        yield "".join(map(_value, _PART.findall(found["joined"] or "")))
+
+
+def _value(literal: str) -> str:
+    if literal[0] == "`":
+        return literal[1:-1]
+    quotes = 3 if literal.startswith('"""') else 1
+    return re.sub(
+        r"\\(.)", lambda found: _ESCAPED.get(found[1], found[1]), literal[quotes:-quotes], flags=re.DOTALL
+    )
+
+
+def _yaml_texts(source: str) -> Iterator[str]:
+    """Yield the texts of YAML; a file that is not valid YAML has none."""
+    try:
+        tokens = [token.value for token in yaml.scan(source) if isinstance(token, yaml.ScalarToken)]
+    except yaml.YAMLError:
+        return
+    yield from tokens
+
+
+def _sent(source: str) -> Iterator[bytes]:
+    """Yield the statements of SQL as they are sent."""
+    variables = dict(_USUAL)
+    for text in _cut(source):
         let = _LET.match(text)
         if let is not None:
             value = let[2].strip()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from canal_group.actors.gateway.canal.destination import CanalDestination, CanalTable
-from canal_group.actors.gateway.canal.server import CanalServer
+from canal_group.actors.gateway.canal.listeners import CanalServer
 from canal_group.actors.gateway.canal.wiring import CanalListener
 from canal_group.actors.gateway.gateway_counters import GatewayCounters
 from canal_group.canal_protocol import entry_pb2, packet_pb2

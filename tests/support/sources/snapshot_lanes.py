@@ -23,9 +23,10 @@ ID = "app-1-1700000000"
 
 
 @contextmanager
-def running(address, store=None, **snapshot):
+def running(address, store=None, rules=(), **snapshot):
     changes = {} if store is None else {"store": store}
-    shard = Shard(shard_wiring(address, filter=FILTER, snapshot=SnapshotSettings(**snapshot), **changes))
+    kept = FilterSettings(white=FILTER.white, tables=rules)
+    shard = Shard(shard_wiring(address, filter=kept, snapshot=SnapshotSettings(**snapshot), **changes))
     try:
         yield shard
     finally:

@@ -7,14 +7,14 @@ import itertools
 import pyarrow as pa
 
 from canal_group.binlog.schema.definition import SourceName
+from canal_group.binlog.schema.sql import quoted
 from canal_group.binlog.server.definitions.dictionary import Dictionary
 from canal_group.binlog.server.source import connect, query, server_facts
 from canal_group.binlog.snapshot.page_size import PageSize
 from canal_group.binlog.snapshot.point_reader import PointReader
 from canal_group.binlog.snapshot.ranges import ranges_of
 from canal_group.binlog.snapshot.row_order import RowOrder
-from canal_group.binlog.snapshot.selected_table import quoted
-from canal_group.binlog.snapshot.table_index import TableIndex, literal, selected
+from canal_group.binlog.snapshot.table_index import TableIndex, selected, shown_literal
 from canal_group.binlog.snapshot.table_pages import Selected, TablePages
 from canal_group.merge.snapshot.cursor import KeyRange, TableCursor
 from canal_group.merge.snapshot.point import span_of
@@ -48,7 +48,7 @@ class Walk:
         self.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         self.facts = server_facts(address, self.connection)
         self.definition = Dictionary(address, self.connection, self.facts).definition(self.name)
-        self.order = RowOrder.of(self.definition)
+        self.order = next(iter(RowOrder.all_of(self.definition)), None)
         self.points = PointReader(address, self.connection, self.facts, settled)
         clock_s = map((0.03).__mul__, itertools.count())
         size = PageSize(page_rows, page_rows)
@@ -81,7 +81,7 @@ class Walk:
             (f" WHERE {where}" if where else "") + f" ORDER BY {names}" + (f" LIMIT {limit}" if limit else "")
         )
         keys = [
-            tuple(literal(column, row[f"k{n}"]) for n, column in enumerate(order.columns))
+            tuple(shown_literal(column, row[f"k{n}"]) for n, column in enumerate(order.columns))
             for row in self.query(sql)
         ]
         return Selected(keys, keys[-1] if keys else None, len(keys))

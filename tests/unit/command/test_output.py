@@ -35,7 +35,7 @@ def test_no_command_prints_by_itself():
     found = {file.relative_to(COMMANDS).as_posix() for file in COMMANDS.rglob("*.py") if _prints(file)}
     assert found == {
         "output.py",
-        "migrating/import_command.py",
+        "import_command.py",
         "consuming/show.py",
         "consuming/snapshot_bar.py",
         "status_page.py",

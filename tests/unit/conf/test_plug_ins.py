@@ -10,10 +10,8 @@ import uuid
 import pytest
 from support.plug_ins import put_package
 
-from canal_group.actors.http.instance_files import refuse_new_code
 from canal_group.conf.load import build_instance
 from canal_group.conf.plugins.entry_points import Group, load, names, refuse_a_namesake
-from canal_group.conf.plugins.named import named_code
 from canal_group.conf.relay.relay_settings import build_relay
 from canal_group.merge.errors import ConfigError, SinkRefused
 from canal_group.programs.output.kinds import kinds, settings_of, sink_of
@@ -229,38 +227,3 @@ def test_an_output_without_its_kind_among_its_settings_is_refused(packages, modu
         ConfigError, match=r"SETTINGS of plug-in 'hawk' of canal_group.outputs have no field `kind`"
     ):
         settings_of("hawk")
-
-
-def test_the_code_that_a_file_names_is_found_in_every_mapping():
-    table = {"match": "x", "process": {"function": "geo", "file": "a.csv"}}
-    shards = [
-        {"name": "a", "password_command": ["vault", "a"]},
-        {"files": "x", "lookup": {"password_command": ["sh"]}},
-    ]
-    file = {"cursor": {"kind": "redis"}, "shards": shards, "filter": {"tables": [table]}}
-    assert named_code(file) == {
-        'cursor.kind: "redis"',
-        'password_command: ["vault", "a"]',
-        'password_command: ["sh"]',
-        'process.function: "geo"',
-    }
-    for harmless in (
-        None,
-        [],
-        "x",
-        {"cursor": "x"},
-        {"cursor": {"kind": "file"}},
-        {"shards": [{"name": "a"}]},
-    ):
-        assert named_code(harmless) == set()
-
-
-def test_a_file_that_comes_over_http_names_no_new_code():
-    served = "cursor: {kind: redis}\nshards: [{password_command: [vault, a]}]\n"
-    refuse_new_code(served, served + "start: earliest\n")
-    refuse_new_code(served, "shards: []\n")
-    for more in ("filter: {tables: [{process: {function: geo}}]}\n", "x: {password_command: [sh]}\n"):
-        with pytest.raises(ConfigError, match=r"The new file names (process\.function|password_command): "):
-            refuse_new_code(served, served + more)
-    with pytest.raises(ConfigError, match=r'The new file names cursor\.kind: "redis"'):
-        refuse_new_code("cursor: {kind: file}\n", "cursor: {kind: redis}\n")

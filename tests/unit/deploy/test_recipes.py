@@ -97,7 +97,7 @@ def test_ports_are_those_that_the_code_listens_on():
 
 
 def test_probes_ask_paths_that_are_there():
-    made = App(dict, None, None, RecentLog(), dict, writable=False, hosts=["*"])  # type: ignore[arg-type]
+    made = App(dict, None, None, RecentLog(), hosts=["*"])  # type: ignore[arg-type]
     paths = {getattr(route, "path", "") for route in made.asgi.routes}
     assert paths >= {"/live", "/ready"}
     asked = [

@@ -5,7 +5,7 @@ import logging
 import pytest
 from ray._private import worker
 
-from canal_group.actors.driver.forwarded_log import forward_log
+from canal_group.actors.driver.local_ray import forward_log
 from canal_group.actors.process.log import ActorLog, LineFormatter, LogFormat, LogLevel
 
 SHARD = ActorLog(LogLevel.DEBUG, "shop", "s1")

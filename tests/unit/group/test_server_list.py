@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from canal_group.actors.group.server_list import ServerList
+from canal_group.actors.group.group import ServerList
 from canal_group.actors.ports import ServerSeen, Silence
 from canal_group.merge.errors import CoordinatorUnavailable
 

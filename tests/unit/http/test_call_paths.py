@@ -127,7 +127,7 @@ class Http:
             anybody=False,
         )
         audit_log = AuditLog(self.audit_log)
-        app = App(dict, callers, audit_log, RecentLog(), dict, writable=False, hosts=["*"])
+        app = App(dict, callers, audit_log, RecentLog(), hosts=["*"])
         self.openapi = app.asgi.openapi
         made.append(Listener(app.asgi, listening("127.0.0.1", 0), "127.0.0.1"))
         self.listener = made[0]

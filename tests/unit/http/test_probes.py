@@ -90,8 +90,6 @@ def running(starting: Callable[[], bool] = lambda: False) -> Iterator[Running]:
         callers,
         None,  # type: ignore[arg-type]
         RecentLog(),
-        dict,
-        writable=False,
         hosts=["*"],
         starting=starting,
     )
@@ -167,7 +165,7 @@ def test_a_taken_port_is_an_error_and_not_another_port(tmp_path: Path, monkeypat
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         monkeypatch.setattr(http_options, "HTTP", address)
-        settings = http_options.http_settings(address, None, None, tmp_path / "audit.jsonl", edit=False)
+        settings = http_options.http_settings(address, None, None, tmp_path / "audit.jsonl")
         assert settings is not None
         with pytest.raises(ConfigError, match=f"HTTP service cannot listen on {address}: Address already"):
             HttpService(SimpleNamespace(instances={}), settings)

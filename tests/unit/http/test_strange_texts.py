@@ -22,7 +22,7 @@ STATE: dict[str, Any] = {
 
 def test_an_answer_is_always_ascii():
     assert AsciiJson({EVIL: [EVIL]}).body == b'{"\\udcff\\u001b[2K":["\\udcff\\u001b[2K"]}'
-    made = App(dict, None, None, RecentLog(), dict, writable=False, hosts=["*"])  # type: ignore[arg-type]
+    made = App(dict, None, None, RecentLog(), hosts=["*"])  # type: ignore[arg-type]
     assert made.asgi.router.default_response_class is AsciiJson
 
 

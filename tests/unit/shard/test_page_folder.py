@@ -138,3 +138,10 @@ def test_a_mark_is_read_as_it_was_written(tmp_path):
     assert (read.names, read.snapshot, read.tables) == (written.names, "", ())
     assert read.statements.equals(written.statements)
     assert read.statement_sources == written.statement_sources
+
+
+@pytest.mark.parametrize("name", ["x.page", "a-1-2-3.page", "a'.000001-1-2-3-4.page", "a.1-1-2-3-x.page"])
+def test_a_file_that_is_not_named_as_pages_are_is_refused(tmp_path, name):
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(DataError, match=r"is not a file of a snapshot's pages"):
+        PageFolder(tmp_path)

@@ -13,6 +13,7 @@ from canal_group.actors.sink.consumer_view import ConsumerView, History
 from canal_group.actors.sink.processing import Processing
 from canal_group.actors.sink.table_rule import KEPT, TableRule
 from canal_group.conf.filters.expression_text import parse_expression
+from canal_group.merge.errors import UsageError
 from canal_group.merge.rows.row_key import RowKey
 from canal_group.merge.values.chunk import TableName
 from canal_group.programs.command.trace_command import key_lines
@@ -41,3 +42,11 @@ def test_a_change_that_the_rules_drop_is_found_and_said_to_be_dropped(rule, flag
     changes = [{"shard": "s0", "trace": None, **each} for each in answer["changes"]]
     lines = key_lines({"key": "fx.par:1", "changes": changes, "searched": {}}, "1MiB", {})
     assert lines.count("  It is left out by filter.tables: no client gets it.") == flags.count(False)
+
+
+def test_no_row_is_looked_for_by_a_key_that_a_rule_keeps_back(tmp_path):
+    """Whether there is one would tell the value."""
+    rules = Processing([TableRule("fx.par", black_columns=frozenset({"id"}))])
+    source = files_source("s0", str(shutil.copy(FILE, tmp_path / "mysql-bin.000001")))
+    with pytest.raises(UsageError, match="keeps id of the primary key"):
+        changes_of(source, TableName, ConsumerView(History.DROP), RowKey.parse("fx.par:1"), 1 << 20, rules)

@@ -18,7 +18,7 @@ from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.disk import Disk
 from canal_group.binlog.archive.file_scan import POINT_BYTES
 from canal_group.binlog.archive.manifest import State
-from canal_group.binlog.archive.points import INDEX_SUFFIX, parse_points
+from canal_group.binlog.archive.points import parse_points
 from canal_group.binlog.archive.reading.archive_packets import ArchivePackets
 from canal_group.binlog.archive.reading.archived_file import archived_files
 from canal_group.binlog.archive.reading.lookup import after_gtids, at_position, at_time
@@ -168,7 +168,7 @@ def test_an_index_is_made_again(tmp_path):
     (history,) = archive.histories()
     entry = history.manifest.files[0]
     points = history.points(entry)
-    index = history.folder / f"{entry.name}{INDEX_SUFFIX}"
+    index = history.index_path(entry)
     stored = index.read_bytes()
     for broken in (None, stored[:-5], stored.replace(b"1", b"2"), b""):
         index.unlink() if broken is None else index.write_bytes(broken)
@@ -276,7 +276,7 @@ def test_an_open_file_has_an_index_of_what_is_durable(large, tmp_path):
     (history,) = archive.histories()
     (entry,) = history.manifest.files
     assert (entry.state, entry.size) == (State.OPEN, len(large))
-    stored = parse_points((history.folder / f"{entry.name}{INDEX_SUFFIX}").read_bytes(), entry.size)
+    stored = parse_points((history.index_path(entry)).read_bytes(), entry.size)
     assert stored == history.points(entry) == history.scan(entry).points
     assert len(stored) == 5
     (file,) = listed(str(tmp_path))

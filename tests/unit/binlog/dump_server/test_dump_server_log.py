@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from canal_group.actors.process.log_line import record_of
-from canal_group.binlog.dump_server.log import CHARS_MAX, LineFormatter
+from canal_group.binlog.dump_server.__main__ import CHARS_MAX, LineFormatter
 
 FORGED = json.dumps(
     {"time": "2026-01-01T00:00:00Z", "level": "CRITICAL", "logger": "canal_group.actors", "message": "x"}

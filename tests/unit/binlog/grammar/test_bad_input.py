@@ -14,8 +14,8 @@ from support.soak import first_quick
 
 from canal_group.binlog.formats.compression import unpack
 from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.formats.gtid_events import Fields
 from canal_group.binlog.formats.payload import EVENTS_FREE, EVENTS_PER_BYTE, PAYLOAD_BYTES_MAX, parse_payload
-from canal_group.binlog.formats.serialization import Fields
 from canal_group.merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 
 FILES = {

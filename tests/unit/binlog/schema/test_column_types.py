@@ -61,6 +61,8 @@ CREATE TABLE t (a YEAR)
     both: a year
 CREATE TABLE t (a YEAR(4) UNSIGNED)
     both: a year
+CREATE TABLE t (a SQL_TSI_YEAR(4) UNSIGNED)
+    both: a year
 CREATE TABLE t (a YEAR ZEROFILL)
     both: a year
 CREATE TABLE t (a TINYBLOB)

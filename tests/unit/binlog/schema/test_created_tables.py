@@ -112,6 +112,21 @@ CREATE TABLE t (a INT, b INT, UNIQUE k ((a + b)), UNIQUE l (b))
     mysql: a int, b int, UNIQUE l(b), UNIQUE k(<expression>)
 CREATE TABLE t (a INT, b INT, UNIQUE ((a + b)), KEY ((a * 2)))
     mysql: a int, b int, UNIQUE functional_index(<expression>), functional_index_2(<expression>)
+CREATE TABLE t (a INT, b INT, UNIQUE (a, (b + 1)), UNIQUE (b))
+    mysql: a int, b int, UNIQUE b(b), UNIQUE functional_index(a, <expression>)
+CREATE TABLE t (a INT, b INT, UNIQUE type TYPE BTREE (a), KEY type2 TYPE HASH (b), INDEX USING BTREE (b, a))
+    both: a int, b int, UNIQUE type(a), b(b, a), type2(b)
+CREATE TABLE t (a INT, b INT, UNIQUE INDEX type (a), PRIMARY KEY type USING BTREE (b))
+    both: a int, b int NOT NULL, PRIMARY(b), UNIQUE type(a)
+CREATE TABLE .t (a INT)
+ALTER TABLE .t ADD b INT
+    mariadb: a int, b int
+CREATE TABLE .u (a INT)
+CREATE TABLE .v LIKE .u
+RENAME TABLE .v TO .w, .u TO .x
+ALTER TABLE .w ADD b INT, RENAME .t
+DROP TABLE .x
+    mariadb: a int, b int
 CREATE TABLE t (a INT, b INT, UNIQUE f ((a + b), b))
     mysql: a int, b int, UNIQUE f(<expression>, b)
 CREATE TABLE t (a INT, b INT, CHECK (a > 1), CONSTRAINT c CHECK (b < 5))

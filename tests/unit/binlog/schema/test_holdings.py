@@ -276,7 +276,8 @@ def test_a_view_that_is_there_is_not_created_again():
     made = played("CREATE VIEW v AS SELECT 1")
     assert not run(made, "CREATE OR REPLACE VIEW v AS SELECT 2")
     made = played("CREATE TABLE t (a INT)")
-    assert run(made, "CREATE VIEW IF NOT EXISTS t AS SELECT 1", took_effect=True).created == names("t")
+    # MariaDB logs one that has done nothing as if it had taken effect.
+    assert not run(made, "CREATE VIEW IF NOT EXISTS t AS SELECT 1", took_effect=True)
 
 
 def test_the_collation_of_a_table_is_as_far_known_as_its_schemas():

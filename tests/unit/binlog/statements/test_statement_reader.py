@@ -37,6 +37,9 @@ def kind(sql, server=MARIADB, **options):
     [
         ("create table t(a int) engine=innodb", [("CREATE", "db", "t")]),
         ("CREATE TABLE IF NOT EXISTS `x`.`t` LIKE y.z", [("CREATE", "x", "t")]),
+        ("CREATE TABLE .t (a INT)", [("CREATE", "db", "t")]),
+        ("ALTER TABLE .t RENAME .u", [("RENAME", "db", "t"), ("RENAME", "db", "u")]),
+        ("TRUNCATE .t", [("TRUNCATE", "db", "t")]),
         ("CREATE TABLE `ct` (\n `id` int\n) START TRANSACTION", [("CREATE", "db", "ct")]),
         ("CREATE OR REPLACE TABLE t (a int) WITH SYSTEM VERSIONING", [("CREATE", "db", "t")]),
         ("create /* gh-ost */ table `db`.`_t_gho` like `db`.`t`", [("CREATE", "db", "_t_gho")]),

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from canal_group.merge.order.ids_seen import STEPS, IdsSeen
+from canal_group.merge.order.id_timeline import STEPS, IdsSeen
 
 
 def add(seen, *pairs):

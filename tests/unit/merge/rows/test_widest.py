@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from canal_group.merge.rows.widest import widest
+from canal_group.merge.rows.joined import widest
 
 INTEGERS = {pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()}
 ENUM = pa.dictionary(pa.int32(), pa.utf8())

@@ -94,6 +94,13 @@ def test_a_malformed_start_of_a_shard_is_refused_with_a_sentence(text, sentence)
     assert told.value.hint
 
 
+@pytest.mark.parametrize("name", ["x', 4), SLEEP(9) -- .000001", "../x.000001", "a\nb.000001", "a\\b.000001"])
+def test_a_start_in_a_file_of_a_strange_name_is_refused(name):
+    for mark in ("", "~"):
+        with pytest.raises(ConfigError, match="is not a binlog file name"):
+            parse_shard_start(f"{name}:{mark}4", NOW)
+
+
 @given(st.text(max_size=40))
 def test_any_text_is_a_start_or_refused(text):
     for parse in (parse_start, parse_shard_start):

@@ -151,7 +151,11 @@ def test_a_dump_holds_events(dump):
         (b"\0", SourceUnavailable, "sent an empty packet. .shard s1"),
         (b"\xfe", SourceUnavailable, "ended the stream. .shard s1"),
         (b"\xff\xd4\x04#HY000Slave has more", PositionRefused, "The position is bin.000003:700"),
-        (b"\xff\x1d\x04#08S01Server shutdown", SourceUnavailable, "is not available: Server shutdown"),
+        (
+            b"\xff\x1d\x04#08S01Server shutdown",
+            SourceUnavailable,
+            "is not available: the server shuts down .1053",
+        ),
     ],
 )
 def test_what_is_not_an_event_ends_it(dump, payload, error, text):

@@ -1,1 +1,0 @@
-"""Commands of a migration from canal: `import` and `compare`."""

@@ -1,1 +1,0 @@
-"""Compare: canal's stream of a source with ours, entry by entry, as canal's clients get both."""

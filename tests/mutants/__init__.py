@@ -1,1 +1,0 @@
-"""Mutants: small faults, injected one at a time, to find those that no test detects."""
