@@ -1,8 +1,8 @@
 """Session tables: the temporary tables of a source's sessions, as far as the sessions have logged them.
 
-A session with `binlog_format = ROW` logs no statement about a temporary table, and a session with another format
-logs CREATE TEMPORARY TABLE first. The flag of an event says less: the session's call has used a temporary table,
-whatever the statement is about.
+A session with `binlog_format = ROW` logs no statement about a temporary table, and a session with another
+format logs CREATE TEMPORARY TABLE first. The flag of an event says less: the call of the session has used a
+temporary table, whatever the statement is about.
 """
 
 from __future__ import annotations
