@@ -256,13 +256,6 @@ def test_the_oldest_on_one_server_is_the_first_position_for_any_keys():
     assert oldest([first, second]) == oldest([second, first]) == first
 
 
-def test_of_positions_at_one_offset_the_oldest_has_the_smaller_key():
-    """The key is the floor of what follows: that of another cursor would make those of its shard late."""
-    first, second = Position("a.000001", 100, key_us=20), Position("a.000001", 100, key_us=10)
-    later = Position("a.000001", 900, key_us=5)
-    assert oldest([first, second, later]) == oldest([later, second, first]) == second
-
-
 def test_the_oldest_of_equal_servers_has_the_smaller_key():
     gtids = parse_gtid_set(f"{A}:1-3")
     first = Position("a.000001", 900, gtids, key_us=20, server="a")
