@@ -16,8 +16,9 @@ from canal_group.merge.values.whole import TIMES_US
 from simulation.consumer import RETRY_US
 from simulation.range_reader import RangeReader
 
-#: what it invents; those beyond the bounds are refused where they are read
-NUMBERS = (0, 1, 1 << 31, 1 << 53, TIMES_US.most, 1 << 62, (1 << 63) - 1, 1 << 63, 1 << 70, 10**400)
+#: what it invents, and what is refused where it is read
+NUMBERS = (0, 1, 1 << 31, 1 << 53, TIMES_US.most)
+REFUSED = (1 << 62, (1 << 63) - 1, 1 << 63, 1 << 70, 10**400)
 
 
 class HostileReader(RangeReader):
@@ -74,7 +75,7 @@ class HostileReader(RangeReader):
         for shard in value["shards"].values():
             for name in ("key_us", "commit_us"):
                 shard[name] = chance.choice(NUMBERS)
-        value["retired_key_us"] = chance.choice(NUMBERS)
+        value["retired_key_us"] = chance.choice(NUMBERS if chance.random() < 0.9 else REFUSED)
         try:
             return GroupPosition.from_json(json.dumps(value))
         except UsageError as error:

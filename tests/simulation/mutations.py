@@ -33,6 +33,7 @@ from canal_group.merge.delivery.write_phase import WritePhase
 from canal_group.merge.group import Group
 from canal_group.merge.order.membership import Membership
 from canal_group.merge.order.pending import Pending
+from canal_group.merge.order.sort_order import SortOrder
 from canal_group.merge.order.stream import Stream
 from canal_group.merge.order.timeline import Timeline
 from canal_group.merge.values.commit_time import END_OF_TIME_US
@@ -145,6 +146,27 @@ def keys_are_commit_times(patch: Patch) -> None:
             added["key_us"] = added["commit_us"]
 
     patch(Timeline, "append", append)
+
+
+def the_key_of_a_position_is_believed(patch: Patch) -> None:
+    """Merging begins at the greatest key of the positions at which the shards were opened."""
+    real = SortOrder.timeline
+    opened: list[Position | None] = []
+
+    def begin(stream: Stream, at_us: int) -> None:
+        opened[:] = [state.opened_at for state in stream.states]
+        begin_there(stream, at_us)
+
+    def timeline(order: SortOrder, shards: int) -> Timeline:
+        made = real(order, shards)
+        passed_us = max((each.key_us for each in opened if each is not None), default=0)
+        for shard in range(shards):
+            made.low_watermark(shard, passed_us)
+        return made
+
+    begin_there = Stream._begin
+    patch(Stream, "_begin", begin)
+    patch(SortOrder, "timeline", timeline)
 
 
 def equal_keys_lose_their_shards_order(patch: Patch) -> None:
@@ -377,6 +399,7 @@ MUTATIONS: tuple[tuple[Callable[[Patch], None], tuple[Fault, ...]], ...] = (
     (a_low_watermark_is_forgotten, EVERYTHING),
     (fragments_are_interleaved, EVERYTHING),
     (keys_are_commit_times, EVERYTHING),
+    (the_key_of_a_position_is_believed, (Fault.RANGES,)),
     (equal_keys_lose_their_shards_order, EVERYTHING),
     (a_rewind_forgets_the_slower_subscriber, EVERYTHING),
     (a_rewind_opens_where_the_shards_were_read_to, EVERYTHING),

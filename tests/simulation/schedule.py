@@ -185,7 +185,7 @@ def schedule_of(seed: int, faults: tuple[Fault, ...] = FAULTS) -> Schedule:
         unacknowledged_us=chance.choice((None, 300 * MS)),
         looks=chance.random() < 0.4,
         replays_max=chance.choice((0, 0, 1, 2)),
-        hostile=Fault.RANGES in faults and ring_size > max(map(len, ROWS)) and chance.random() < 0.5,
+        hostile=Fault.RANGES in faults and ring_size > max(map(len, ROWS)),
     )
 
 
