@@ -60,7 +60,8 @@ class HostileReader(RangeReader):
         start = self.loop.chance.choice(begun)[0] if back else self._checkpoint.end
         assert start is not None, "it is subscribed"
         invented = self._invented(start)
-        found = await self._read(OffsetRange(invented or start, rows_max=self.loop.chance.randrange(1, 9)))
+        rows_max, empty = self.loop.chance.randrange(1, 9), self.loop.chance.random() < 0.5
+        found = await self._read(OffsetRange(invented or start, rows_max=rows_max, may_be_empty=empty))
         if found is None:
             return
         batch, positions = found
