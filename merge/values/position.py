@@ -245,13 +245,14 @@ def oldest(positions: Sequence[Position]) -> Position:
     - if every position has GTIDs, return the position whose transactions are in all the others too;
     - if there is none, because the servers committed in different orders, return a position (`ANY_SERVER`)
       after the transactions that all of them have, which only its GTID set describes;
-    - without GTIDs, return the position with the smallest key.
+    - without GTIDs, return the position with the smallest key, or commit time if that is greater: a shard
+      may be opened by the commit time, and a client may have invented a smaller key.
     """
     one_server = all(position.is_of(other.server) for position in positions for other in positions)
     described = any(position.server == ANY_SERVER for position in positions)
     if one_server and not described and len({file_order(position.file)[0] for position in positions}) == 1:
         return min(positions)
-    first = min(positions, key=lambda position: position.key_us)
+    first = min(positions, key=lambda position: max(position.key_us, position.commit_us))
     if not all(position.gtid_set for position in positions):
         return first
     shared = reduce(lambda found, each: found.intersection(each.gtid_set), positions, first.gtid_set)
