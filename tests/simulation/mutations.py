@@ -150,22 +150,20 @@ def keys_are_commit_times(patch: Patch) -> None:
 
 def the_key_of_a_position_is_believed(patch: Patch) -> None:
     """Merging begins at the greatest key of the positions at which the shards were opened."""
-    real = SortOrder.timeline
-    opened: list[Position | None] = []
+    real, note = SortOrder.timeline, Stream.opened
+    keys_us: dict[int, int] = {}
 
-    def begin(stream: Stream, at_us: int) -> None:
-        opened[:] = [state.opened_at for state in stream.states]
-        begin_there(stream, at_us)
+    def opened(stream: Stream, event: ev.ShardOpened) -> bool:
+        keys_us[event.shard] = event.position.key_us
+        return note(stream, event)
 
     def timeline(order: SortOrder, shards: int) -> Timeline:
         made = real(order, shards)
-        passed_us = max((each.key_us for each in opened if each is not None), default=0)
         for shard in range(shards):
-            made.low_watermark(shard, passed_us)
+            made.low_watermark(shard, max(keys_us.values(), default=0))
         return made
 
-    begin_there = Stream._begin
-    patch(Stream, "_begin", begin)
+    patch(Stream, "opened", opened)
     patch(SortOrder, "timeline", timeline)
 
 
