@@ -47,7 +47,7 @@ from canal_group.merge.calls.consumers import AckAndGet, Get, OpenSharedMemory, 
 from canal_group.merge.calls.operators import Operation
 from canal_group.merge.calls.values import client_id
 from canal_group.merge.errors import ConfigError, UsageError
-from canal_group.merge.values.whole import shown
+from canal_group.merge.whole import shown
 
 #: bytes of a request: the two positions of an offset range are the longest
 REQUEST_BYTES_MAX: Final = 64 << 20

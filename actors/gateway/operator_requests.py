@@ -53,7 +53,7 @@ from canal_group.merge.trace import single
 from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.position import GroupPosition
-from canal_group.merge.values.whole import whole
+from canal_group.merge.whole import whole
 
 #: holder of a client id while an operator changes its subscription
 HOLDER = "an operator"

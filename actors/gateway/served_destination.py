@@ -24,7 +24,7 @@ from canal_group.merge.calls.batch import Batch
 from canal_group.merge.calls.call import CALLS
 from canal_group.merge.calls.consumers import AckAndGet, Get, Plan
 from canal_group.merge.calls.values import number
-from canal_group.merge.values.whole import Bounds
+from canal_group.merge.whole import Bounds
 
 #: as which streams of rows are counted
 ROWS = "rows"

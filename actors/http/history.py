@@ -14,7 +14,7 @@ from typing import Any
 
 from canal_group.merge.state_words import ShardWord
 from canal_group.merge.values.loss import Loss
-from canal_group.merge.values.whole import whole
+from canal_group.merge.whole import whole
 
 #: samples and events that are kept
 SAMPLES_MAX = 600

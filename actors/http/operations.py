@@ -20,7 +20,7 @@ from canal_group.merge.calls.client_id import checked_client_id
 from canal_group.merge.calls.consumers import Locate
 from canal_group.merge.errors import AccessDenied
 from canal_group.merge.values.position import GroupPosition
-from canal_group.merge.values.whole import TIMES_US, WHOLE
+from canal_group.merge.whole import TIMES_US, WHOLE
 from canal_group.zookeeper.stop_mark import StopMark
 
 #: how long a stop waits until no server serves, seconds

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from canal_group.actors.store.rows import Selection
 from canal_group.merge.values.chunk import TableName
-from canal_group.merge.values.whole import whole
+from canal_group.merge.whole import whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from canal_group.binlog.dump_window.block import Block
 from canal_group.binlog.server.dump_server.wire import REQUEST_BYTES_MAX, ArchiveEnd, own_user
 from canal_group.merge.values.position import Position
 from canal_group.merge.values.retention.kept_position import KeptPosition
-from canal_group.merge.values.whole import TIMES_S, whole
+from canal_group.merge.whole import TIMES_S, whole
 
 _HEAD = 4
 #: blocks that are sent by one call of the system

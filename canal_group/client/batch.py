@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from canal_group.merge.values.position import GroupPosition
-from canal_group.merge.values.whole import whole
+from canal_group.merge.whole import whole
 
 
 class Batch:

@@ -48,7 +48,7 @@ from canal_group.merge.errors import (
 )
 from canal_group.merge.values.offset_range import OffsetRange
 from canal_group.merge.values.position import GroupPosition
-from canal_group.merge.values.whole import whole
+from canal_group.merge.whole import whole
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from canal_group.merge.calls.consumers import LeaseState, Release, Subscribe, To
 from canal_group.merge.calls.values import resume as resume_of
 from canal_group.merge.errors import CanalGroupError, FencedError, NotSubscribed
 from canal_group.merge.values.position import GroupPosition
-from canal_group.merge.values.whole import whole
+from canal_group.merge.whole import whole
 
 #: interval at which a thread renews the lease, seconds; at least every quarter of the lease
 _TOUCH_EVERY_S = 2.0

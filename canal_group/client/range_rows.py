@@ -17,7 +17,7 @@ from canal_group.merge.calls.consumers import GetRange
 from canal_group.merge.errors import RetryableError, RolledBack, ServerUnavailable, UnknownBatch
 from canal_group.merge.values.offset_range import OffsetRange
 from canal_group.merge.values.position import GroupPosition
-from canal_group.merge.values.whole import whole
+from canal_group.merge.whole import whole
 
 #: how long one request for an offset range that has to be planned again waits, seconds
 LOOK_S = 3.0

@@ -15,7 +15,7 @@ from canal_group.gateway.tls import Tls
 from canal_group.merge.errors import ConfigError
 from canal_group.merge.values.position import GroupPosition
 from canal_group.merge.values.start import time_of
-from canal_group.merge.values.whole import WHOLE, shown
+from canal_group.merge.whole import WHOLE, shown
 
 #: the longest duration of an option: a year
 SECONDS_MAX: Final = 366 * 86_400

@@ -31,7 +31,7 @@ from canal_group.merge.errors import (
 )
 from canal_group.merge.values.offset_range import same_positions
 from canal_group.merge.values.position import GroupPosition
-from canal_group.merge.values.whole import whole
+from canal_group.merge.whole import whole
 from canal_group.spark.options import CURSOR, LATEST, Options
 
 #: how long one request for new rows waits, seconds; Spark asks again

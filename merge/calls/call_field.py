@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from canal_group.merge.calls.call import Call
 from canal_group.merge.calls.values import ADMITTED, SAID_AS
-from canal_group.merge.values.whole import Bounds
+from canal_group.merge.whole import Bounds
 
 Reader = Callable[[str, Any], Any]
 

@@ -19,7 +19,7 @@ from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.member import Policy
 from canal_group.merge.values.offset_range import OffsetRange
 from canal_group.merge.values.position import TEXT_MAX, GroupPosition, Position
-from canal_group.merge.values.whole import TIMES_US, WHOLE, Bounds, shown, whole
+from canal_group.merge.whole import TIMES_US, WHOLE, Bounds, shown, whole
 
 #: how long a call may wait for rows, seconds
 WAIT_MAX_S: Final = 30.0

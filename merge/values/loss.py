@@ -18,7 +18,7 @@ from typing import Any
 from canal_group.merge.errors import DataError, PositionPurged, UsageError
 from canal_group.merge.values.gtids.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet
 from canal_group.merge.values.position import Position
-from canal_group.merge.values.whole import TIMES_US, whole
+from canal_group.merge.whole import TIMES_US, whole
 
 #: losses of a shard that are kept for a client id
 KEPT_MAX = 16

@@ -19,7 +19,7 @@ from canal_group.merge.file_name import is_file_name
 from canal_group.merge.file_name import shown as shown_name
 from canal_group.merge.values.gtids.gtid import NO_GTIDS, GtidSet, parse_gtid_set
 from canal_group.merge.values.resets.last_transaction import LastTransaction
-from canal_group.merge.values.whole import (
+from canal_group.merge.whole import (
     ROWS,
     SEQUENCES,
     SERVER_IDS,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.position import GroupPosition, Position
-from canal_group.merge.values.whole import TIMES_US
+from canal_group.merge.whole import TIMES_US
 
 GTIDS = ["", "0-1-100,1-2-5", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3:8:tag:5"]
 

@@ -12,7 +12,7 @@ from canal_group.merge.calls.resume import Resume
 from canal_group.merge.errors import CanalGroupError, SubscriptionDropped, UsageError
 from canal_group.merge.values.offset_range import OffsetRange
 from canal_group.merge.values.position import GroupPosition
-from canal_group.merge.values.whole import TIMES_US
+from canal_group.merge.whole import TIMES_US
 from simulation.consumer import RETRY_US
 from simulation.range_reader import RangeReader
 

@@ -13,7 +13,7 @@ from canal_group.actors.gateway.canal.subscription import Subscription
 from canal_group.conf.listeners.canal_settings import CanalBounds
 from canal_group.merge.calls.consumers import Release, Subscribe
 from canal_group.merge.errors import ConsumerActive, NotSubscribed, RetryableError
-from canal_group.merge.values.whole import whole
+from canal_group.merge.whole import whole
 
 #: how long a subscription waits for a client id that another consumer holds, seconds: one that reconnects may
 #: come before it is known that its last connection has ended

@@ -31,7 +31,7 @@ from typing import Any
 
 from canal_group.merge.order.ddl.rule import DdlRule
 from canal_group.merge.values.ddl_mark import CREATE, ERASE, RENAME, DdlMark
-from canal_group.merge.values.whole import TIMES_US, whole
+from canal_group.merge.whole import TIMES_US, whole
 
 #: sources that are counted, over all statements
 SOURCES_MAX = 65_536

@@ -34,7 +34,7 @@ from canal_group.merge.values.gtids.intervals import (
     joined,
     with_numbers,
 )
-from canal_group.merge.values.whole import shown
+from canal_group.merge.whole import shown
 
 Numbers: TypeAlias = NDArray[np.int64] | Sequence[int]
 #: (uuid, tag), both lower case; the tag may be empty

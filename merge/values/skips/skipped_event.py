@@ -15,7 +15,7 @@ from typing import Any
 from canal_group.merge.errors import UsageError
 from canal_group.merge.values.position import file_order
 from canal_group.merge.values.resets.reset import created_again
-from canal_group.merge.values.whole import TIMES_S, TIMES_US, whole
+from canal_group.merge.whole import TIMES_S, TIMES_US, whole
 
 
 class Unit(StrEnum):

@@ -10,7 +10,7 @@ import pytest
 from integration.shop import Reading, Shop
 from pyarrow import flight
 
-from canal_group.merge.values.whole import TIMES_US
+from canal_group.merge.whole import TIMES_US
 
 REFUSED = (-1, 2**63, 2**64, 10**30, 10**400, 0.5, float("nan"), float("inf"), "7", True, [], {})
 MEMBERS = ("offset", "commit_us", "key_us", "rows_into_transaction", "page_rows", "created_s", "origin_id")
