@@ -183,7 +183,10 @@ class PageConnection:
         definition = self._dictionary.definition(SourceName(*name))
         if definition is None:
             query(self._address, self._connection, probe(name))
-            raise TableRefused("its definition is not understood, or the account does not see it")
+            raise TableRefused(
+                "its definition is not understood, or the account does not see all of its columns: then run"
+                f" {self._grant(name)}"
+            )
         try:
             selected = SelectedTable.of(definition, consumers, ancestry)
         except DataError as error:
@@ -241,8 +244,12 @@ class PageConnection:
         """
         if error.details.get("code") not in SELECT_DENIED:
             return str(error)
+        return f"{error.message} {self._grant(name)}"
+
+    def _grant(self, name: TableName) -> str:
+        """Return the statement that lets the account select all rows and columns of a table's schema."""
         account = account_of(self._address, self._connection)
-        return f"{error.message} GRANT SELECT ON {quoted(name.schema)}.* TO {account};"
+        return f"GRANT SELECT ON {quoted(name.schema)}.* TO {account};"
 
 
 def _order(definition: TableDefinition, hidden: Sequence[str]) -> RowOrder | None:
