@@ -31,6 +31,7 @@ from canal_group.binlog.snapshot.table_pages import PageSelect, TablePages
 from canal_group.binlog.snapshot.visibility import SettledLog, proof_found
 from canal_group.merge.errors import CanalGroupError, DataError, SourceUnavailable
 from canal_group.merge.snapshot.cursor import KeyRange
+from canal_group.merge.snapshot.key import Key
 from canal_group.merge.snapshot.steps import ReadPage
 from canal_group.merge.snapshot.table_key import TableKey
 from canal_group.merge.values.chunk import Lineage, TableName, TableRows
@@ -93,6 +94,10 @@ class Readable:
     def signature(self) -> str:
         """What its keys mean."""
         return "" if self.order is None else self.order.signature
+
+    def takes(self, rows: KeyRange | Sequence[Key]) -> bool:
+        """Return whether rows are named by keys of this table: a caller's position may name others."""
+        return self.order is None or self.order.takes(rows)
 
 
 class PageConnection:
