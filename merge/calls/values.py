@@ -203,14 +203,14 @@ def position(_: str, value: Any) -> Position:
 
 def offset_range(_: str, value: Mapping[str, Any]) -> OffsetRange:
     """Return an offset range; its bounds are at least one row and one byte."""
-    key_us_max = value.get("key_us_max")
+    rows_min, key_us_max = value.get("rows_min"), value.get("key_us_max")
     until = value.get("until")
     return OffsetRange(
         GroupPosition.from_json(value["start"]),
         None if until is None else GroupPosition.from_json(until),
         rows_max=max(1, number("rows_max", value["rows_max"])),
         bytes_max=max(1, number("bytes_max", value["bytes_max"])),
-        rows_min=number("rows_min", value.get("rows_min") or 0),
+        rows_min=0 if rows_min is None else number("rows_min", rows_min),
         key_us_max=None if key_us_max is None else number("key_us_max", key_us_max, TIMES_US),
         may_be_empty=bool(value.get("may_be_empty")),
     )
