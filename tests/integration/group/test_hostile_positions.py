@@ -95,7 +95,7 @@ def test_invented_numbers_concern_their_own_reader_alone(shop: Shop, pid_of):
         keys = [key for run in reading.runs for rows in run for key in rows["key_us"].to_pylist()]
         assert max(keys) < (time.time() + 60) * 1_000_000, "no key is later than the sources' clocks"
         assert pid_of(raw) == group
-        with shop.connect(instance, client_id="later", start="earliest") as later:
+        with shop.connect(instance, client_id="later", start=first.start) as later:
             again = Reading(later)
             again.until(shop.rows)
             again.check(shop)
