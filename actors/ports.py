@@ -251,6 +251,8 @@ class Subscription:
     quiet_since: GroupPosition | None = None
     #: whether it acknowledged once, or was asked to hold rows without
     lasting: bool = False
+    #: why what is stored cannot be read: nothing else is known then, and nothing is written
+    unreadable: ConfigError | None = None
 
     def __post_init__(self) -> None:
         """Check the client id: one that is stored is shown to everybody.

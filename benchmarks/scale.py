@@ -45,7 +45,7 @@ def measure(size: float) -> dict[str, Any]:
 def _merged_us(shards: int, total: int) -> float:
     """Merge once; return microseconds per transaction."""
     reports = _reports(shards, total)
-    timeline = Timeline([0] * shards, MergeSettings().ahead_max_us)
+    timeline = Timeline(shards, MergeSettings().ahead_max_us)
     out = 0
     began_s = time.perf_counter()
     for shard, run in reports:

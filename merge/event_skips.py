@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from canal_group.merge.errors import CanalGroupError, DefinitionContradicted, UsageError
-from canal_group.merge.values.position import whole
 from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit
+from canal_group.merge.whole import whole
 
 #: events of a destination that are kept
 SKIPS_MAX: Final = 1_000

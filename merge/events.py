@@ -36,6 +36,8 @@ class ConsumerState:
     quiet_since: GroupPosition | None = None
     #: whether it acknowledged once, or was asked to hold rows without
     lasting: bool = False
+    #: why what is stored cannot be read: nothing else of the subscription is known
+    unreadable: CanalGroupError | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -47,6 +47,10 @@ from canal_group.merge.calls.consumers import AckAndGet, Get, OpenSharedMemory, 
 from canal_group.merge.calls.operators import Operation
 from canal_group.merge.calls.values import client_id
 from canal_group.merge.errors import ConfigError, UsageError
+from canal_group.merge.whole import shown
+
+#: bytes of a request: the two positions of an offset range are the longest
+REQUEST_BYTES_MAX: Final = 64 << 20
 
 
 class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
@@ -84,7 +88,7 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         began_s, failed, counters = time.monotonic(), "", self._destinations.unserved
         rows: list[pa.Buffer] = []
         try:
-            body = json.loads(action.body.to_pybytes() or b"{}")
+            body = _object(action.body.to_pybytes() or b"{}")
             counters = self._destinations.counters_of(body.get("destination"))
             destination, grant = self._destinations.find(body.get("destination"), caller)
             call = self._admitted(destination.name, grant, action.type, body)
@@ -141,7 +145,7 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         caller = self._caller(context)
         began_s, counters = time.monotonic(), self._destinations.unserved
         try:
-            request = json.loads(ticket.ticket)
+            request = _object(ticket.ticket)
             counters = self._destinations.counters_of(request.get("destination"))
             held, delivery_lease, table = self._leaving(caller, request)
             with _given_back_on_error(held):
@@ -242,6 +246,21 @@ class Gateway:
     def pid(self) -> int:
         """Return the actor's process id."""
         return os.getpid()
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    """Return the JSON object of a request.
+
+    Raises:
+        UsageError: the text is longer than `REQUEST_BYTES_MAX`, or not an object.
+        ValueError, RecursionError: the text is not JSON.
+    """
+    if len(text) > REQUEST_BYTES_MAX:
+        raise UsageError(f"A request has {len(text)} bytes, more than {REQUEST_BYTES_MAX}.")
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise UsageError(f"A request is {shown(value)}, not a JSON object.")
+    return value
 
 
 @contextmanager

@@ -53,6 +53,7 @@ from canal_group.merge.trace import single
 from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.whole import whole
 
 #: holder of a client id while an operator changes its subscription
 HOLDER = "an operator"
@@ -109,7 +110,7 @@ class OperatorRequests:
                 return self._rewind(call)
             case RollBackClient(client_id=client_id):
                 client = self._client(client_id)
-                batches = self._group.ask(Rollback(client_id, int(client["epoch"])))
+                batches = self._group.ask(Rollback(client_id, whole(client["epoch"])))
                 return {"client_id": client_id, "batches": batches}
             case RemoveClient(client_id=client_id):
                 return self._remove(client_id)

@@ -23,12 +23,15 @@ from canal_group.actors.process.clock import clock_s
 from canal_group.merge.calls.batch import Batch
 from canal_group.merge.calls.call import CALLS
 from canal_group.merge.calls.consumers import AckAndGet, Get, Plan
-from canal_group.merge.calls.values import whole
+from canal_group.merge.calls.values import number
+from canal_group.merge.whole import Bounds
 
 #: as which streams of rows are counted
 ROWS = "rows"
 #: bytes that the rows of a batch have at most in the rings if they come with the answer to its get
 ROWS_WITH_GET_BYTES_MAX: Final = 64 << 10
+#: into how many parts a caller may divide a batch
+PARTS: Final = Bounds(0, 1 << 16, "parts")
 
 
 def new_counters() -> GatewayCounters:
@@ -138,13 +141,13 @@ class ServedDestination:
     ) -> pa.Table:
         key, rows = (client_id, epoch, batch_id), self.rows
         index, count = ticket.get("part", (0, 1))
-        part = Part(int(index), int(count))
+        part = Part(number("part", index), number("part", count, PARTS))
         if ticket["format"] == "envelope":
             table_filter = self.requests.filter_of(client_id, epoch)
             definitions = bool(ticket.get("definitions"))
             return rows.envelope(*key, table_filter, part, definitions=definitions, fetched=fetched)
         if ticket["format"] == "canal":
-            rows_max = 0 if ticket.get("rows_max") is None else whole("rows_max", ticket["rows_max"])
+            rows_max = 0 if ticket.get("rows_max") is None else number("rows_max", ticket["rows_max"])
             table_filter = self.requests.filter_of(client_id, epoch)
             return rows.canal(*key, table_filter, rows_max=rows_max, part=part, fetched=fetched)
         return rows.typed(
@@ -165,7 +168,7 @@ class ServedDestination:
 
 def key_of(ticket: Mapping[str, Any]) -> tuple[str, int, int]:
     """Return the batch that a ticket is for: client id, which was checked, epoch and batch id."""
-    return ticket["client_id"], whole("epoch", ticket["epoch"]), whole("batch_id", ticket["batch_id"])
+    return ticket["client_id"], number("epoch", ticket["epoch"]), number("batch_id", ticket["batch_id"])
 
 
 def _names(values: Sequence[Any] | None) -> tuple[str, ...] | None:

@@ -333,4 +333,5 @@ def _consumer(subscription: Subscription, lease: ConsumerLease | None) -> ev.Con
         losses=subscription.losses,
         quiet_since=subscription.quiet_since,
         lasting=subscription.lasting,
+        unreadable=subscription.unreadable,
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 from canal_group.merge.state_words import ShardWord
 from canal_group.merge.values.loss import Loss
+from canal_group.merge.whole import whole
 
 #: samples and events that are kept
 SAMPLES_MAX = 600
@@ -67,7 +68,7 @@ def _lag_s(state: Mapping[str, Any], shard: Mapping[str, Any], merged: Mapping[s
     frontier_us = merged.get("frontier_us")
     if not frontier_us:
         return None
-    lag_us = int(state["now_us"]) + int(shard.get("skew_us", 0)) - int(frontier_us)
+    lag_us = whole(state["now_us"]) + int(shard.get("skew_us", 0)) - int(frontier_us)
     return max(lag_us, 0) / 1e6
 
 

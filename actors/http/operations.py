@@ -20,6 +20,7 @@ from canal_group.merge.calls.client_id import checked_client_id
 from canal_group.merge.calls.consumers import Locate
 from canal_group.merge.errors import AccessDenied
 from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.whole import TIMES_US, WHOLE
 from canal_group.zookeeper.stop_mark import StopMark
 
 #: how long a stop waits until no server serves, seconds
@@ -80,7 +81,9 @@ class Operations:
         served, grant = self.callers.reader(request, destination)
         return {**served.state_for(grant), "operate": grant.operate}
 
-    def history(self, request: Request, destination: str, since_us: int = 0) -> dict[str, Any]:
+    def history(
+        self, request: Request, destination: str, since_us: Annotated[int, Query(ge=0, le=TIMES_US.most)] = 0
+    ) -> dict[str, Any]:
         """Return samples and events after a time; only who sees every client id sees events."""
         served, grant = self.callers.reader(request, destination)
         found = served.watch(since_us)
@@ -91,7 +94,7 @@ class Operations:
         request: Request,
         destination: str,
         lines: Annotated[int, Query(ge=1, le=LIMITS.page_lines_max)] = 100,
-        before: Annotated[int | None, Query(ge=1)] = None,
+        before: Annotated[int | None, Query(ge=1, le=WHOLE.most)] = None,
     ) -> dict[str, Any]:
         """Return the last lines of the log, or those before a line; see `RecentLog.page`.
 

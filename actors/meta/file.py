@@ -28,8 +28,8 @@ from canal_group.actors.process.durable import append_lines, make_folder, open_l
 from canal_group.conf.server_settings import FILES_DESTINATION_MAX
 from canal_group.merge.errors import ConfigError, CoordinatorUnavailable
 from canal_group.merge.values.epoch import refuse_older
-from canal_group.merge.values.position import whole
 from canal_group.merge.well_known import NAME
+from canal_group.merge.whole import whole
 
 #: bytes of a file's first line
 _HEADER_MAX = 128

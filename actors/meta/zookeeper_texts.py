@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from canal_group.merge.values.position import whole
+from canal_group.merge.whole import whole
 
 #: limit of bytes of a node's data, and of a transaction's: a node, and a request to ZooKeeper, hold less than
 #: 1 MiB

@@ -31,6 +31,7 @@ from canal_group.binlog.snapshot.table_pages import PageSelect, TablePages
 from canal_group.binlog.snapshot.visibility import SettledLog, proof_found
 from canal_group.merge.errors import CanalGroupError, DataError, SourceUnavailable
 from canal_group.merge.snapshot.cursor import KeyRange
+from canal_group.merge.snapshot.key import Key
 from canal_group.merge.snapshot.steps import ReadPage
 from canal_group.merge.snapshot.table_key import TableKey
 from canal_group.merge.values.chunk import Lineage, TableName, TableRows
@@ -93,6 +94,10 @@ class Readable:
     def signature(self) -> str:
         """What its keys mean."""
         return "" if self.order is None else self.order.signature
+
+    def takes(self, rows: KeyRange | Sequence[Key]) -> bool:
+        """Return whether rows are named by keys of this table: a caller's position may name others."""
+        return self.order is None or self.order.takes(rows)
 
 
 class PageConnection:
@@ -183,7 +188,10 @@ class PageConnection:
         definition = self._dictionary.definition(SourceName(*name))
         if definition is None:
             query(self._address, self._connection, probe(name))
-            raise TableRefused("its definition is not understood, or the account does not see it")
+            raise TableRefused(
+                "its definition is not understood, or the account does not see all of its columns: then run"
+                f" {self._grant(name)}"
+            )
         try:
             selected = SelectedTable.of(definition, consumers, ancestry)
         except DataError as error:
@@ -241,8 +249,12 @@ class PageConnection:
         """
         if error.details.get("code") not in SELECT_DENIED:
             return str(error)
+        return f"{error.message} {self._grant(name)}"
+
+    def _grant(self, name: TableName) -> str:
+        """Return the statement that lets the account select all rows and columns of a table's schema."""
         account = account_of(self._address, self._connection)
-        return f"{error.message} GRANT SELECT ON {quoted(name.schema)}.* TO {account};"
+        return f"GRANT SELECT ON {quoted(name.schema)}.* TO {account};"
 
 
 def _order(definition: TableDefinition, hidden: Sequence[str]) -> RowOrder | None:

@@ -247,8 +247,7 @@ class PageWorkers:
                 table = self._readable(connection, work)
             else:
                 table = known.table
-            fits = table.order is None or table.order.takes(step.rows)
-            if table.signature != self._snapshot.signature(work) or not fits:
+            if table.signature != self._snapshot.signature(work) or not table.takes(step.rows):
                 self._snapshot.page_missed(work, other_key=True)
                 return
             page = connection.page(table, step)

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from canal_group.actors.store.rows import Selection
 from canal_group.merge.values.chunk import TableName
+from canal_group.merge.whole import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,10 @@ class RowTicket:
         selection = value["selection"]
         table, columns = _texts(selection["table"]), _texts(selection["columns"])
         return cls(
-            epoch=int(value["epoch"]),
-            generation=int(value["generation"]),
-            begin=int(value["begin"]),
-            end=int(value["end"]),
+            epoch=whole(value["epoch"]),
+            generation=whole(value["generation"]),
+            begin=whole(value["begin"]),
+            end=whole(value["end"]),
             selection=Selection(
                 None if table is None else TableName(*table),
                 bool(selection["before"]),

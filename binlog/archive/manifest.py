@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from canal_group.merge.errors import CorruptEvent, UnsupportedEvent, UsageError
 from canal_group.merge.file_name import server_identity, shown
-from canal_group.merge.values.position import file_order, whole
+from canal_group.merge.values.position import file_order
+from canal_group.merge.whole import whole
 
 VERSION: Final = 1
 #: the manifest's name in the folder of a history

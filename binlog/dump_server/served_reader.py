@@ -12,6 +12,7 @@ from canal_group.binlog.dump_window.block import Block
 from canal_group.binlog.server.dump_server.wire import REQUEST_BYTES_MAX, ArchiveEnd, own_user
 from canal_group.merge.values.position import Position
 from canal_group.merge.values.retention.kept_position import KeptPosition
+from canal_group.merge.whole import TIMES_S, whole
 
 _HEAD = 4
 #: blocks that are sent by one call of the system
@@ -111,7 +112,7 @@ class ServedReader:
             return self.kept
         if "damaged" in fields:
             return Damaged(str(fields["damaged"]))
-        return Request(str(fields["file"]), int(fields["offset"]), int(fields["created_s"]))
+        return Request(str(fields["file"]), whole(fields["offset"]), whole(fields["created_s"], TIMES_S))
 
     def send(self, skip: int, blocks: Iterable[Block]) -> int:
         """Send blocks without the first `skip` bytes, and return how many bytes were sent, perhaps none."""

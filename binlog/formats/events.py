@@ -143,6 +143,10 @@ class Query(NamedTuple):
     error: int = 0
     #: flags of the event's header
     flags: int = 0
+    #: number of the session
+    session: int = 0
+    #: whether it is about a temporary table, see `canal_group.binlog.statements.session_tables`
+    temporary: bool = False
 
 
 def parse_query(body: bytes, *, packed: bool = False, loads: bool = False, flags: int = 0) -> Query:
@@ -177,4 +181,5 @@ def parse_query(body: bytes, *, packed: bool = False, loads: bool = False, flags
         status,
         error,
         flags,
+        session=_U32.unpack_from(body)[0],
     )

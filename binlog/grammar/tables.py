@@ -22,6 +22,7 @@ from canal_group.binlog.grammar.ddl_identity import statement_id
 from canal_group.binlog.grammar.xa import RowsEvent
 from canal_group.binlog.schema.statement import ServerVersion, Statement
 from canal_group.binlog.statements.logged_statement import statement_of
+from canal_group.binlog.statements.session_tables import SessionTables
 from canal_group.merge.errors import CorruptEvent, DataError
 from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.ddl_mark import DdlMark
@@ -64,6 +65,7 @@ class Tables:
         self._names_needed = names_needed
         self._format: FormatDescription | None = None
         self._tables: dict[int, _Table] = {}
+        self._session_tables = SessionTables()
 
     @property
     def mariadb(self) -> bool:
@@ -83,6 +85,7 @@ class Tables:
         """Forget all tables: another file begins, or the server was restarted."""
         self._format = description or self._format
         self._tables.clear()
+        self._session_tables.clear()
 
     def redefine(self, query: Query, file: str, end: int) -> None:
         """Apply a statement that defines something: the lookup may answer differently from now on."""
@@ -116,6 +119,13 @@ class Tables:
     def origins(self, schema: str, table: str) -> tuple[TableName, ...]:
         """Return names that a table had, and those of tables that it was made like; see `Lineage`."""
         return self._lookup.origins(schema, table) if table else ()
+
+    def resolved(self, query: Query) -> Query:
+        """Return the next statement of the file, with the fact whether it is about a temporary table."""
+        if not self._session_tables.may_concern(query):
+            return query
+        temporary = self._session_tables.take(query.session, self.statement(query))
+        return query._replace(temporary=temporary)
 
     def statement(self, query: Query) -> Statement:
         """Return a statement with the settings that decide its meaning, as far as its event holds them."""

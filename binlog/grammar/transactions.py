@@ -300,6 +300,7 @@ class Transactions:
         if control is not None:
             self._on_control(control, query.sql, event)
             return
+        query = self._tables.resolved(query)
         statement = self._tables.statement(query)
         if len(query.sql) > self._builder.limits.statement_chars_max:
             self._builder.losses.long_statements += 1

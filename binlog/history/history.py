@@ -28,7 +28,7 @@ from canal_group.binlog.history.last_touches import LastTouches
 from canal_group.binlog.history.touches import touches_of
 from canal_group.binlog.schema.ancestry import Ancestry
 from canal_group.binlog.schema.catalog import Catalog
-from canal_group.binlog.schema.catalog_entry import CatalogEntry, ShownTable
+from canal_group.binlog.schema.catalog_entry import CatalogEntry, Schema, ShownTable
 from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
 from canal_group.merge.errors import DefinitionContradicted
 from canal_group.merge.values.position import Position
@@ -120,11 +120,11 @@ class SchemaHistory:
     def extend(self, position: LogPosition, changes: Sequence[Change]) -> None:
         """Begin at an earlier position, from which these statements lead to the beginning."""
         first, later = self._first.copy(), self._facts
-        facts: list[Fact] = [*self._forgotten(first, changes)]
+        facts = self._forgotten(first, changes)
         last = LastTouches(first.key)
-        for change in facts:
-            assert isinstance(change, Change), "statements only"
-            last.add(change)
+        for fact in facts:
+            if isinstance(fact, Change):
+                last.add(fact)
         for held in self._first.held():
             end = last.of(held.name)
             if end is not None and not isinstance(held, UnknownTable):
@@ -151,9 +151,16 @@ class SchemaHistory:
         self.unread = {first.key(each.name): each.name for each in unread}
         self.added, self.rewritten = [], True
 
-    def _forgotten(self, first: Catalog, changes: Iterable[Change]) -> list[Change]:
-        """Forget the definitions that statements touch; return the statements that touch anything."""
-        touching = []
+    def _forgotten(self, first: Catalog, changes: Iterable[Change]) -> list[Fact]:
+        """Forget the definitions that statements touch.
+
+        Returns:
+            The statements that touch anything, and for each schema that `first` knows, its collation from the
+            last statement on that sets it or drops the schema.
+        """
+        touching: list[Fact] = []
+        known = first.collations()
+        last: dict[str, LogPosition] = {}
         for each in changes:
             change = self.touching(each)
             touches = change.touches
@@ -170,7 +177,9 @@ class SchemaHistory:
             # A table that was created only if it did not exist has its present definition if it existed.
             for name in touches.names - touches.conditional:
                 first.set(UnknownTable(*name, reason))
-        return touching
+            set_here = known if touches.all else map(first.fold, touches.schemas | touches.gone)
+            last.update((schema, change.end) for schema in set_here if schema in known)
+        return [*touching, *(Learned(end, Schema(name, "", known[name])) for name, end in last.items())]
 
     def touching(self, change: Change) -> Change:
         """Return a statement with its touches."""
@@ -373,6 +382,9 @@ class SchemaHistory:
 
     def _take(self, fact: Fact) -> Iterable[DefinitionContradicted]:
         if isinstance(fact, Learned):
+            if isinstance(fact.entry, Schema):
+                self._catalog.set(fact.entry)
+                return
             error = self._contradiction(fact.entry, fact.end)
             if error is not None:
                 yield error

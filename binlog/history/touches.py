@@ -18,7 +18,7 @@ class Touches(NamedTuple):
     """The tables and schemas that a statement touches."""
 
     names: frozenset[SourceName] = frozenset()
-    #: those of them that it has created, or has left as they were
+    #: those of them that it has created, or has left as they were; likewise schemas, as names without a table
     conditional: frozenset[SourceName] = frozenset()
     #: schemas that it sets the default collation of
     schemas: frozenset[str] = frozenset()

@@ -246,7 +246,7 @@ class Applying:
     def _create_like(self, name: SourceName, like: SourceName) -> None:
         self._holdings.derive(name, like)
         model = self._holdings.get(like)
-        if self._statement.thread_specific:
+        if self._statement.temporary or self._statement.may_be_temporary:
             raise UnreadableError(f"{like} may be a temporary table")
         if not isinstance(model, TableDefinition):
             raise UnreadableError(f"the definition of {like} is not known")
@@ -267,7 +267,7 @@ class Applying:
         )
 
     def _create_index(self, words: Words, *, or_replace: bool) -> None:
-        if self._statement.thread_specific:
+        if self._statement.temporary:
             return
         kind = KeyKind.INDEX
         while not words.skip("INDEX"):
@@ -292,7 +292,7 @@ class Applying:
         conditional = words.skip_if_exists() and not self._statement.took_effect
         name = words.name()
         if conditional and self._holdings.has_schema(name):
-            self._holdings.set_schema(name, self._holdings.schema_collation(name))
+            self._holdings.keep_schema(name)
             return
         if or_replace:
             self._holdings.drop_schema(name)
@@ -324,7 +324,7 @@ class Applying:
             raise words.unexpected()
 
     def _alter_table(self, words: Words) -> None:
-        if self._statement.thread_specific:
+        if self._statement.temporary:
             return
         if_exists = words.skip_if_exists()
         name = words.table_name()
@@ -336,6 +336,7 @@ class Applying:
         self._concerned += [*alter.split_off, *alter.taken_in]
         if alter.target is not None:
             self._concerned.append(alter.target)
+        self._require_table(name)
         self._move_rows(name, alter)
         self._alter_columns(name, alter)
         draft = None if alter.renames_only else self._draft(name)
@@ -441,7 +442,7 @@ class Applying:
             self._holdings.change(name, replace(held, reason=reason))
 
     def _drop_index(self, words: Words) -> None:
-        if self._statement.thread_specific:
+        if self._statement.temporary:
             return
         words.skip_any("ONLINE", "OFFLINE")
         words.expect("INDEX")
@@ -463,13 +464,25 @@ class Applying:
         words.expect("ON")
         name = words.table_name()
         self._concerned = [name]
+        self._require_table(name)
         return name, self._draft(name)
+
+    def _require_table(self, name: SourceName) -> None:
+        """Return if a statement concerns the table of a name, and no temporary table.
+
+        Raises:
+            UnreadableError: that is not known.
+        """
+        if self._statement.may_be_temporary and self._holdings.get(name) is not None:
+            raise UnreadableError(f"{name} may be a temporary table")
 
     def _rename(self, words: Words) -> None:
         if words.skip("USER"):
             return
         if not words.skip_any("TABLE", "TABLES"):
             raise words.unexpected()
+        if self._statement.temporary:
+            return
         if_exists = words.skip_if_exists()
 
         def pair() -> tuple[SourceName, SourceName]:
@@ -484,11 +497,9 @@ class Applying:
         pairs = words.listed(pair, CLAUSE)
         if not words.ended:
             raise words.unexpected()
-        if self._statement.thread_specific:
-            # At least one of them is a temporary table; if there is another one, it may be any.
-            for name in {name for pair in pairs for name in pair} if len(pairs) > 1 else ():
-                self._holdings.forget(name, f"{self._statement.title} renames temporary tables as well.")
-            return
+        self._concerned = [name for pair in pairs for name in pair]
+        for old, _ in pairs:
+            self._require_table(old)
         self._holdings.rename(pairs, self._statement.title, if_exists=if_exists)
 
 

@@ -92,7 +92,7 @@ class Catalog:
         return self._holdings.key(name)
 
     def set(self, entry: CatalogEntry) -> None:
-        """Hold a table, a view or a free name, instead of an earlier one of its name."""
+        """Hold a table, a view, a free name or a schema, instead of an earlier one of its name."""
         self._holdings.put(entry)
 
     def copy(self) -> Catalog:
@@ -117,6 +117,14 @@ class Catalog:
     def schema_collation(self, schema: str) -> int | None:
         """Return a schema's default collation; None if it is unknown."""
         return self._holdings.schema_collation(schema)
+
+    def collations(self) -> dict[str, int]:
+        """Return the default collations of schemas that are known, by the names that `fold` returns."""
+        return {name: number for name, number in self._holdings.schemas.items() if number is not None}
+
+    def fold(self, schema: str) -> str:
+        """Return the name by which a schema is compared."""
+        return self.key(SourceName(schema, "")).schema
 
     def set_schema(self, schema: str, collation: int | None) -> None:
         """Hold a schema, with its default collation; None: unknown."""

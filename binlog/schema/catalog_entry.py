@@ -1,4 +1,4 @@
-"""Catalog entry: a table that is known, or shown and not read yet, or unknown; or a view, or a free name.
+"""Catalog entry: a table that is known, or shown and not read yet, or unknown; a view, a free name, a schema.
 
 A name under which nothing is held is that of no table and no view, unless its schema, or everything, is
 unknown. An unknown table does not count as absent.
@@ -46,6 +46,18 @@ class NoTable(_Holding):
 
 
 @dataclass(frozen=True, slots=True)
+class Schema(_Holding):
+    """A schema as its source shows it; `table` is empty."""
+
+    #: number of its default collation
+    collation: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {"schema": self.schema, "table": "", "collation": self.collation}
+
+
+@dataclass(frozen=True, slots=True)
 class ShownTable(_Holding):
     """A table as its source shows it. The text is read when it is needed: most tables' never is."""
 
@@ -58,7 +70,7 @@ class ShownTable(_Holding):
         return {"schema": self.schema, "table": self.table, "shown": self.text, "server": list(self.server)}
 
 
-CatalogEntry: TypeAlias = TableDefinition | ShownTable | UnknownTable | View | NoTable
+CatalogEntry: TypeAlias = TableDefinition | ShownTable | UnknownTable | View | NoTable | Schema
 #: a holding, after a table that was shown is read
 Resolved: TypeAlias = TableDefinition | UnknownTable | View
 
@@ -78,6 +90,8 @@ def entry_from_json(data: Mapping[str, Any]) -> CatalogEntry:
         return View(schema, table)
     if "free" in data:
         return NoTable(schema, table)
+    if "collation" in data:
+        return Schema(schema, table, int(data["collation"]))
     return UnknownTable(schema, table, str(data["reason"]))
 
 

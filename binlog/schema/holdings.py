@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from canal_group.binlog.schema.ancestry import ORIGINS_MAX, Ancestry
-from canal_group.binlog.schema.catalog_entry import CatalogEntry, NoTable, Resolved, ShownTable, View
+from canal_group.binlog.schema.catalog_entry import CatalogEntry, NoTable, Resolved, Schema, ShownTable, View
 from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
 
 #: what the text of a table that was shown has if an expression computes a column; others may have it too
@@ -30,7 +30,8 @@ class Applied:
     exchanged: tuple[SourceName, ...] = ()
     #: names whose table's definition is unknown because of this statement
     unknown: tuple[SourceName, ...] = ()
-    #: those of them under which the statement has created a table, or has done nothing
+    #: those of them under which the statement has created a table, or has done nothing; likewise schemas,
+    #: as names without a table
     conditional: tuple[SourceName, ...] = ()
     #: schemas whose default collation was set, and schemas that are gone with all that was in them
     schemas: tuple[str, ...] = ()
@@ -197,14 +198,17 @@ class Holdings:
         """Return the table or view of a holding; None if there is none, or its name is free."""
         if isinstance(entry, ShownTable):
             return self._read(entry)
-        return None if isinstance(entry, NoTable) else entry
+        return None if isinstance(entry, NoTable | Schema) else entry
 
     def _unsure(self, key: SourceName) -> str:
         """Return why a name that is not held may be a table's all the same; empty: it is not."""
         return self.unsure.get(key.schema, self.all_unknown)
 
     def put(self, entry: CatalogEntry) -> None:
-        """Hold a table, a view or a free name, instead of an earlier one; the record leaves it out."""
+        """Hold an entry instead of an earlier one of its name; the record leaves it out."""
+        if isinstance(entry, Schema):
+            self.schemas[self._fold(entry.schema)] = entry.collation
+            return
         self._remember(self.key(entry.name))
         self.tables[self.key(entry.name)] = entry
 
@@ -321,6 +325,11 @@ class Holdings:
         if folded not in self.schemas or self.schemas[folded] != collation:
             self.schemas[folded] = collation
             self._record.schemas.append(name)
+
+    def keep_schema(self, name: str) -> None:
+        """Record that a statement has left a schema as it was, or has created one that is not held."""
+        if self._fold(name) not in self.schemas:
+            self._record.conditional.append(SourceName(name, ""))
 
     def drop_schema(self, name: str) -> None:
         """Remove a schema with all its tables and views."""

@@ -95,7 +95,7 @@ def _indexed(words: Words, names: Named) -> None:
     if not words.skip_to("ON"):
         raise words.unexpected("ON should come")
     words.take()
-    if not words.statement.thread_specific:
+    if not words.statement.temporary:
         names.add(words.table_name())
 
 
@@ -103,7 +103,7 @@ def _alter(words: Words, names: Named) -> None:
     while words.skip_any("ONLINE", "OFFLINE", "IGNORE"):
         pass
     if words.skip("TABLE"):
-        if words.statement.thread_specific:
+        if words.statement.temporary:
             return
         words.skip_if_exists()
         names.add(words.table_name())
@@ -138,14 +138,10 @@ def _drop(words: Words, names: Named) -> None:
 
 def _pairs(words: Words, names: Named) -> None:
     words.skip_if_exists()
-    count = 0
-    while True:
+    while not words.statement.temporary:
         names.add(words.table_name())
-        count += 1
         if words.skip("WAIT"):
             words.take()
         words.skip("NOWAIT")
         if not words.skip("TO") and not words.skip(","):
             break
-    if words.statement.thread_specific and count == 2:  # noqa: PLR2004 - one temporary table, and its new name
-        names.tables.clear()

@@ -157,8 +157,10 @@ class Statement:
     #: whether the server logged it with the number of a transaction of its data dictionary or its log of
     #: definitions: of a CREATE that may have done nothing, this says that it created something
     took_effect: bool = False
-    #: whether it concerns temporary tables of its session
+    #: whether the session's call has used a temporary table before, not that the statement is about it
     thread_specific: bool = False
+    #: whether the session has logged that a table which the statement names is a temporary one of its own
+    temporary: bool = False
     #: whether it stands for one that an operator has left out, whose tables are all its text; none: any
     left_out: bool = False
 
@@ -187,6 +189,14 @@ class Statement:
         """
         version = (self.server.major, self.server.minor, self.server.patch)
         return version >= ((10, 6, 0) if self.server.mariadb else (8, 0, 3))
+
+    @property
+    def may_be_temporary(self) -> bool:
+        """Whether a temporary table may be concerned, and not the table of that name.
+
+        A server that logs rows logs nothing about temporary tables, and gives a definition a number.
+        """
+        return self.thread_specific and not self.took_effect
 
     def lexer(self, chars_max: int | None = None) -> Lexer:
         """Return the lexer of its server and session, at its beginning.

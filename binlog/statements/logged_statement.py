@@ -28,4 +28,5 @@ def statement_of(query: Query, version: ServerVersion) -> Statement:
         connection_collation=status.connection_collation,
         took_effect=status.took_effect,
         thread_specific=bool(query.flags & THREAD_SPECIFIC_FLAG),
+        temporary=query.temporary,
     )

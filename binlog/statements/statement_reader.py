@@ -25,8 +25,6 @@ _OTHER_TABLE = (("WITH", "TABLE"), ("TO", "TABLE"), ("CONVERT", "TABLE"))
 _BEFORE_TABLE = [first for first, _ in _OTHER_TABLE]
 #: tables that a statement changes, at most: the names after them are ignored
 CHANGES_MAX = 10_000
-#: names in RENAME a TO b
-_ONE_PAIR = 2
 
 
 class Change(NamedTuple):
@@ -169,11 +167,10 @@ def _definition(words: Words) -> Reading:
     """Return the reading of a statement that changes no rows, unless it creates a table with them.
 
     ALTER, TRUNCATE, RENAME and statements on indexes do not say that they concern a temporary table, which
-    may have the name of another one; the flag of their event does. Servers set it for others as well: for any
-    DROP TABLE, for MariaDB's CREATE OR REPLACE TABLE, for CREATE TABLE ... LIKE.
+    may have the name of another one: the session has logged its CREATE TEMPORARY TABLE then.
     """
     changes: list[Change] = []
-    is_temporary = words.statement.thread_specific
+    is_temporary = words.statement.temporary
     try:
         if words.skip("CREATE"):
             words.skip("OR", "REPLACE")
@@ -182,7 +179,7 @@ def _definition(words: Words) -> Reading:
             _create_index(words, changes)
         elif words.skip("DROP"):
             if words.skip_any("TABLE", "TABLES"):
-                is_temporary = False  # servers set its flag for any DROP TABLE
+                is_temporary = False  # other tables may be dropped as well
                 _drop_tables(words, changes)
             else:
                 _drop_index(words, changes)
@@ -190,8 +187,6 @@ def _definition(words: Words) -> Reading:
             _alter_table(words, changes)
         elif words.skip("RENAME"):
             _rename_tables(words, changes)
-            # Others of several may not be temporary tables.
-            is_temporary = is_temporary and len(changes) == _ONE_PAIR
         elif words.skip("TRUNCATE"):
             words.skip("TABLE")
             changes.append(_change(words, "TRUNCATE"))

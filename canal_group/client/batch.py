@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.whole import whole
 
 
 class Batch:
@@ -21,9 +22,9 @@ class Batch:
     def __init__(self, value: dict[str, Any], read_rows: Callable[..., pa.Table]) -> None:
         self._read_rows = read_rows
         #: the id that `ack` and `rollback` take; ids only grow
-        self.batch_id = int(value["batch_id"])
+        self.batch_id = whole(value["batch_id"])
         #: row changes and statements in it, before the subscription's filter
-        self.rows = int(value["rows"])
+        self.rows = whole(value["rows"])
         #: position of the stream before the batch
         self.start = position_of(value, "start")
         #: the cursor after the batch is acknowledged

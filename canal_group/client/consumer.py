@@ -48,6 +48,7 @@ from canal_group.merge.errors import (
 )
 from canal_group.merge.values.offset_range import OffsetRange
 from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.whole import whole
 
 _log = logging.getLogger(__name__)
 
@@ -659,4 +660,4 @@ def _cursor(value: Mapping[str, Any]) -> GroupPosition:
 
 
 def _outstanding(value: Mapping[str, Any] | None) -> list[int]:
-    return [] if value is None else [int(each["batch_id"]) for each in value["outstanding"]]
+    return [] if value is None else [whole(each["batch_id"]) for each in value["outstanding"]]

@@ -19,6 +19,7 @@ from canal_group.merge.calls.consumers import LeaseState, Release, Subscribe, To
 from canal_group.merge.calls.values import resume as resume_of
 from canal_group.merge.errors import CanalGroupError, FencedError, NotSubscribed
 from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.whole import whole
 
 #: interval at which a thread renews the lease, seconds; at least every quarter of the lease
 _TOUCH_EVERY_S = 2.0
@@ -40,7 +41,7 @@ class _Taken:
         lease_s = float(value["lease_s"])
         if not lease_s > 0:
             raise ValueError(f"a lease of {lease_s} seconds is not positive")
-        return cls(int(value["epoch"]), lease_s, GroupPosition.from_json(value["cursor"]))
+        return cls(whole(value["epoch"]), lease_s, GroupPosition.from_json(value["cursor"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class _LeaseState:
         if value is None:
             return None
         cursor = value["cursor"]
-        return cls(int(value["epoch"]), None if cursor is None else GroupPosition.from_json(cursor))
+        return cls(whole(value["epoch"]), None if cursor is None else GroupPosition.from_json(cursor))
 
 
 class NodeKeeper(Protocol):

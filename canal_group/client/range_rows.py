@@ -17,6 +17,7 @@ from canal_group.merge.calls.consumers import GetRange
 from canal_group.merge.errors import RetryableError, RolledBack, ServerUnavailable, UnknownBatch
 from canal_group.merge.values.offset_range import OffsetRange
 from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.whole import whole
 
 #: how long one request for an offset range that has to be planned again waits, seconds
 LOOK_S = 3.0
@@ -112,7 +113,7 @@ class RangeRows:
 
 def _planned(value: Mapping[str, Any] | None) -> tuple[str, int] | None:
     """Return the order and the batch id of an offset range from the gateway's answer; None if it has none."""
-    return None if value is None else (value["order"], int(value["batch_id"]))
+    return None if value is None else (value["order"], whole(value["batch_id"]))
 
 
 def _pause(error: RetryableError, deadline_s: float) -> None:

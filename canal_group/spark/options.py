@@ -15,6 +15,10 @@ from canal_group.gateway.tls import Tls
 from canal_group.merge.errors import ConfigError
 from canal_group.merge.values.position import GroupPosition
 from canal_group.merge.values.start import time_of
+from canal_group.merge.whole import WHOLE, shown
+
+#: the longest duration of an option: a year
+SECONDS_MAX: Final = 366 * 86_400
 
 #: shapes that rows come in
 FORMATS = ("typed", "envelope", "debezium", "canal")
@@ -192,9 +196,13 @@ def _one_of(*choices: str) -> Callable[[str, str], str]:
 
 
 def _count(option: str, text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise ConfigError(f"The option {option} cannot be {text!r}.", hint="Expected a whole number above 0.")
-    return int(text)
+    count = int(text) if text.isdecimal() and len(text) <= len(str(WHOLE.most)) else 0
+    if not 0 < count <= WHOLE.most:
+        raise ConfigError(
+            f"The option {option} cannot be {shown(text)}.",
+            hint=f"Expected a whole number from 1 to {WHOLE.most}.",
+        )
+    return count
 
 
 def _seconds(option: str, text: str) -> float:
@@ -202,8 +210,11 @@ def _seconds(option: str, text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise ConfigError(f"The option {option} cannot be {text!r}.", hint="Expected a number of seconds.")
+    if not 0 <= seconds <= SECONDS_MAX:
+        raise ConfigError(
+            f"The option {option} cannot be {shown(text)}.",
+            hint=f"Expected a number of seconds from 0 to {SECONDS_MAX}.",
+        )
     return seconds
 
 

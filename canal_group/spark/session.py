@@ -31,6 +31,7 @@ from canal_group.merge.errors import (
 )
 from canal_group.merge.values.offset_range import same_positions
 from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.whole import whole
 from canal_group.spark.options import CURSOR, LATEST, Options
 
 #: how long one request for new rows waits, seconds; Spark asks again
@@ -102,7 +103,7 @@ class Session:
         """Return a time after everything that is committed already, by the sources' clocks."""
         status = self._connected().status()
         skew_us = max((int(shard.get("skew_us", 0)) for shard in status["shards"]), default=0)
-        return int(status["now_us"]) + max(skew_us, 0)
+        return whole(status["now_us"]) + max(skew_us, 0)
 
     def latest(self) -> GroupPosition | None:
         """Return where the sources' binlogs ended recently, for display; None if unknown.
@@ -264,7 +265,7 @@ class Session:
         watermark_us = group["watermark_us"]
         if watermark_us is not None and int(watermark_us) <= self._target_us:
             return None
-        return int(group["pid"]), int(group["generation"])
+        return whole(group["pid"]), whole(group["generation"])
 
     def _held_up(self, start: GroupPosition) -> bool:
         """Return whether a consumer of the same rows, which holds the rings, is further back."""

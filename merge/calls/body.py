@@ -12,7 +12,7 @@ from canal_group.merge.calls.values import said
 C = TypeVar("C", bound=Call[Any])
 
 #: what `call_of` raises for a value that is malformed, beside UsageError
-MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def body_of(call: Call[Any]) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from canal_group.merge.calls.call import Call
-from canal_group.merge.calls.values import ADMITTED, SAID_AS, Bounds
+from canal_group.merge.calls.values import ADMITTED, SAID_AS
+from canal_group.merge.whole import Bounds
 
 Reader = Callable[[str, Any], Any]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias
 
 from canal_group.merge.calls.client_id import checked_client_id
@@ -19,14 +18,13 @@ from canal_group.merge.rows.row_key import RowKey
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.member import Policy
 from canal_group.merge.values.offset_range import OffsetRange
-from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.merge.values.position import TEXT_MAX, GroupPosition, Position
+from canal_group.merge.whole import TIMES_US, WHOLE, Bounds, shown, whole
 
 #: how long a call may wait for rows, seconds
 WAIT_MAX_S: Final = 30.0
-#: numbers of our own have 64 bits with a sign
-WHOLE_MAX: Final = (1 << 63) - 1
 #: how much of the end of a binlog may be searched, bytes
-SEARCH_BYTES_MAX: Final = 1 << 30
+SEARCHED: Final = Bounds(1, 1 << 30, "bytes")
 #: client ids, and the names of their holders, are no longer, characters
 NAME_MAX: Final = 128
 HOLDER_MAX: Final = 256
@@ -38,27 +36,18 @@ KEY_MAX: Final = 4_000
 CONDITION_MAX: Final = 1_000
 #: ZooKeeper's sessions are numbers of 64 bits, with a sign in Python's clients
 _SESSION = re.compile(r"(-?(0x)?[0-9a-fA-F]{1,16})?")
-#: what a refusal shows of a value, characters
-_SHOWN_MAX = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The least and the greatest number that a reader accepts; of a text, how many characters."""
-
-    least: int
-    most: int
-
-
-def whole(name: str, value: Any) -> int:
-    """Return a whole number of `0 <= number <= WHOLE_MAX`.
+def number(name: str, value: Any, bounds: Bounds = WHOLE) -> int:
+    """Return a whole number within its bounds.
 
     Raises:
-        UsageError: it is another one, or none.
+        UsageError: the value is another one.
     """
-    if type(value) is not int or not 0 <= value <= WHOLE_MAX:
-        raise _unfit(name, value, f"a whole number from 0 to {WHOLE_MAX}")
-    return value
+    try:
+        return whole(value, bounds)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}.") from None
 
 
 def wait_s(name: str, value: Any) -> float:
@@ -113,7 +102,7 @@ def resume(name: str, value: Any) -> Resume:
         UsageError: nowhere.
     """
     if value not in tuple(Resume):
-        raise UsageError(f"{name} is {value!r}.", hint="Expected 'cursor' or 'now'.")
+        raise UsageError(f"{name} is {shown(value)}.", hint="Expected 'cursor' or 'now'.")
     return Resume(value)
 
 
@@ -124,13 +113,19 @@ def policy(name: str, value: Any) -> Policy:
         UsageError: it says neither.
     """
     if value not in tuple(Policy):
-        raise UsageError(f"{name} is {value!r}.", hint=f"Expected one of {', '.join(Policy)}.")
+        raise UsageError(f"{name} is {shown(value)}.", hint=f"Expected one of {', '.join(Policy)}.")
     return Policy(value)
 
 
-def text(_: str, value: Any) -> str:
-    """Return a text."""
-    return str(value)
+def text(name: str, value: Any) -> str:
+    """Return a text.
+
+    Raises:
+        UsageError: the value is not a text, or longer than any position.
+    """
+    if not isinstance(value, str) or len(value) > TEXT_MAX:
+        raise _unfit(name, value, f"a text of at most {TEXT_MAX} characters")
+    return value
 
 
 def named(name: str, value: Any) -> str:
@@ -188,9 +183,7 @@ def search_bytes(name: str, value: Any) -> int:
     Raises:
         UsageError: it is nothing, or too much.
     """
-    if not 0 < whole(name, value) <= SEARCH_BYTES_MAX:
-        raise _unfit(name, value, f"a number of bytes from 1 to {SEARCH_BYTES_MAX}")
-    return int(value)
+    return number(name, value, SEARCHED)
 
 
 def flag(_: str, value: Any) -> bool:
@@ -210,18 +203,15 @@ def position(_: str, value: Any) -> Position:
 
 def offset_range(_: str, value: Mapping[str, Any]) -> OffsetRange:
     """Return an offset range; its bounds are at least one row and one byte."""
-
-    def number(name: str) -> int | None:
-        return None if value.get(name) is None else whole(name, value[name])
-
+    rows_min, key_us_max = value.get("rows_min"), value.get("key_us_max")
     until = value.get("until")
     return OffsetRange(
         GroupPosition.from_json(value["start"]),
         None if until is None else GroupPosition.from_json(until),
-        rows_max=max(1, whole("rows_max", value["rows_max"])),
-        bytes_max=max(1, whole("bytes_max", value["bytes_max"])),
-        rows_min=number("rows_min") or 0,
-        key_us_max=number("key_us_max"),
+        rows_max=max(1, number("rows_max", value["rows_max"])),
+        bytes_max=max(1, number("bytes_max", value["bytes_max"])),
+        rows_min=0 if rows_min is None else number("rows_min", rows_min),
+        key_us_max=None if key_us_max is None else number("key_us_max", key_us_max, TIMES_US),
         may_be_empty=bool(value.get("may_be_empty")),
     )
 
@@ -261,15 +251,13 @@ def said(value: Any) -> Any:
 
 
 def _unfit(name: str, value: Any, expected: str) -> UsageError:
-    shown = repr(value)
-    shown = shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}..."
-    return UsageError(f"{name} is {shown}, not {expected}.")
+    return UsageError(f"{name} is {shown(value)}, not {expected}.")
 
 
 #: not from outside: whoever admits the call says it
 ADMITTED: Final = object()
 
-Whole: TypeAlias = Annotated[int, whole]
+Whole: TypeAlias = Annotated[int, number, WHOLE]
 WaitS: TypeAlias = Annotated[float, wait_s]
 Holder: TypeAlias = Annotated[str, holder]
 Session: TypeAlias = Annotated[str, session]
@@ -282,7 +270,7 @@ ShardName: TypeAlias = Annotated[str, shard, Bounds(0, NAMED_MAX)]
 Gtid: TypeAlias = Annotated[str, gtid, Bounds(0, NAMED_MAX)]
 RowNamed: TypeAlias = Annotated[str, row_key, Bounds(0, KEY_MAX)]
 Condition: TypeAlias = Annotated[str, condition, Bounds(1, CONDITION_MAX)]
-SearchBytes: TypeAlias = Annotated[int, search_bytes, Bounds(1, SEARCH_BYTES_MAX)]
+SearchBytes: TypeAlias = Annotated[int, search_bytes, SEARCHED]
 Flag: TypeAlias = Annotated[bool, flag]
 GroupStart: TypeAlias = Annotated[GroupPosition, group_position]
 ShardStart: TypeAlias = Annotated[Position, position]

@@ -155,6 +155,7 @@ class Consumers:
             subscriber.writes.check_not_forgetting()
             subscriber.lease.check_free(call.holder, self._lease_us, at_us)
             subscriber.check_same_kind(call)
+            subscriber.check_readable(call)
         if call.snapshot:
             self._check_snapshot(call.look)
         start = self._start(call, subscriber)
@@ -196,7 +197,10 @@ class Consumers:
                 while the shards are being opened.
             UsageError: the position names a shard that the group never had.
         """
-        known = subscriber is not None and subscriber.cursor is not None and not call.move
+        had = subscriber is not None and (
+            subscriber.cursor is not None or subscriber.continuation.unreadable is not None
+        )
+        known = had and not call.move
         if not known and call.snapshot and not self._stream.merging:
             raise RetryableError("The shards are being opened.", retry_after_s=0.5)
         if known or (call.start is None and call.ends is None):
@@ -248,6 +252,7 @@ class Consumers:
             if found is not None:
                 found.writes.check_not_forgetting()
                 found.check_same_kind(request)
+                found.check_readable(request)
             start = self._start(request, found)
             if request.snapshot:
                 self._check_snapshot(request.look)

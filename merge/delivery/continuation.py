@@ -22,7 +22,7 @@ from canal_group.merge.delivery.cursor_writes import CursorWrites
 from canal_group.merge.delivery.delivery import Delivery
 from canal_group.merge.delivery.phase import KEPT, Phase, Step, after
 from canal_group.merge.delivery.snapshot_steering import as_steered
-from canal_group.merge.errors import DataError, RolledBack, UsageError
+from canal_group.merge.errors import CanalGroupError, DataError, RolledBack, UsageError
 from canal_group.merge.events import ConsumerState
 from canal_group.merge.instructions import Instruction
 from canal_group.merge.order.stream import Stream
@@ -63,6 +63,8 @@ class Continuation:
         self.new = True
         #: why it is PURGED
         self.purged: DataError | None = None
+        #: why what the cursor store has cannot be read, until its consumer says where to continue
+        self.unreadable: CanalGroupError | None = None
         #: shard -> times that it moved over what was purged since it last acknowledged something of it
         self._moves: dict[str, int] = {}
         #: its cursor when it gave up the rows that it had missed
@@ -78,6 +80,7 @@ class Continuation:
         self.phase = Phase.DROPPED if state.dropped else Phase.WAITING
         self.new = state.cursor is None
         self.lasting = state.lasting
+        self.unreadable = state.unreadable
 
     def _go(self, step: Step) -> None:
         self.phase = after(self.phase, step)
@@ -168,7 +171,7 @@ class Continuation:
         if self.phase is Phase.DROPPED:
             self._writes.changed()
         self._go(Step.RESUME)
-        self.purged = None
+        self.purged = self.unreadable = None
         if where is Resume.NOW:
             self.cursor, self._gave_up_at, self.quiet_since = None, self.cursor, None
 
@@ -218,7 +221,7 @@ class Continuation:
             self._writes.changed()
         if not self.kept:
             self._go(Step.RESUME)
-        self.purged = self._came_from = self._gave_up_at = self._left = None
+        self.purged = self.unreadable = self._came_from = self._gave_up_at = self._left = None
         self.new, self.cursor = False, cursor
 
     def stand_at(self, cursor: GroupPosition, stream: Stream) -> None:

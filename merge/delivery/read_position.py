@@ -5,7 +5,8 @@ Rules:
 1. A transaction at or before the position of `stand_at` is never given, even if it comes out of the log
    again.
 2. A key is never smaller than the greatest key which that position has passed. A smaller key that comes out
-   of the log is raised to it, and its header is flagged LATE, unless it is FUTURE or a PAGE.
+   of the log is raised to it, and its header is flagged LATE, unless it is FUTURE or a PAGE, or that key is
+   its own shard's: a shard's order has priority over its clock.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class ReadPosition:
         self._consumed: dict[int, Position] = {}
         #: greatest key that the position of `stand_at` has passed
         self._passed_us = 0
+        #: shard_index of the shards that have passed that key themselves
+        self._passed_by: list[int] = []
 
     @property
     def position(self) -> GroupPosition:
@@ -72,12 +75,18 @@ class ReadPosition:
         """
         begin = stream.base.ack.shards
         self.read, self._progress = stream.log.base, Progress.at(cursor)
-        self._passed_us = cursor.passed_us
-        # The log holds nothing before its base. Where cursor and base agree, nothing has to be compared.
+        self._passed_us = passed_us = cursor.passed_us
+        self._passed_by = [
+            index
+            for index, shard in enumerate(stream.shards)
+            if shard in cursor.shards and cursor.shards[shard].key_us == passed_us
+        ]
+        # The log holds nothing before its base. Where cursor and base agree, nothing has to be compared; only
+        # a cursor has a key.
         self._consumed = {
             index: cursor.shards[shard]
             for index, shard in enumerate(stream.shards)
-            if shard in begin and cursor.shards[shard] != begin[shard]
+            if shard in begin and replace(cursor.shards[shard], key_us=begin[shard].key_us) != begin[shard]
         }
 
     def skip_consumed(self, stream: Stream) -> None:
@@ -348,7 +357,8 @@ class ReadPosition:
         low = by_time & (headers["key_us"] < self._passed_us)
         # A FUTURE header's key does not say when its transaction was committed, and a page was not committed.
         believed = (headers["flags"] & (Flag.FUTURE | Flag.PAGE)) == 0
-        headers["flags"][low & believed] |= np.uint16(Flag.LATE)
+        late = low & believed & ~np.isin(headers["shard"], self._passed_by)
+        headers["flags"][late] |= np.uint16(Flag.LATE)
         headers["key_us"][low] = self._passed_us
 
     def _fresh(self, headers: Headers, stream: Stream) -> NDArray[np.bool_]:

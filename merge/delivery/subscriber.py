@@ -32,6 +32,7 @@ from canal_group.merge.errors import (
     NotSubscribed,
     RetryableError,
     SubscriptionDropped,
+    UsageError,
 )
 from canal_group.merge.events import (
     Asked,
@@ -155,6 +156,20 @@ class Subscriber:
                 " the others are and skip the rows in between.",
                 away_s=away_s,
                 cursor=self.cursor.to_json() if self.cursor is not None else None,
+            )
+
+    def check_readable(self, call: SubscribeAt) -> None:
+        """Return if the cursor is known, or if a subscription says where to continue without.
+
+        Raises:
+            UsageError: what the cursor store has cannot be read; it is kept as it is.
+        """
+        error = self.continuation.unreadable
+        if error is not None and not call.move and call.resume is not Resume.NOW:
+            raise UsageError(
+                f"Client {self.client_id} is set aside: {error.message}",
+                hint=f"{error.hint} Or move it to a position (canal-group rewind), or subscribe with"
+                " resume='now' to continue where the others are. What is stored is replaced then.",
             )
 
     def take_over(self, call: SubscribeAt, event: ConsumerLeased) -> list[Instruction]:
@@ -429,6 +444,7 @@ class Subscriber:
 
     def describe(self, at_us: int, stream: Stream) -> dict[str, Any]:
         """Return its state as a JSON object; `at_us`: now, microseconds of the shell's clock."""
+        why = self.continuation.purged or self.continuation.unreadable
         return {
             "client_id": self.client_id,
             "filter": self.filter,
@@ -440,7 +456,7 @@ class Subscriber:
             "lasting": self.continuation.lasting,
             "away_s": None if self.lease.holder else (at_us - self.lease.seen_us) / 1e6,
             "dropped": self.phase is Phase.DROPPED,
-            "error": str(self.continuation.purged) if self.continuation.purged is not None else None,
+            "error": str(why) if why is not None else None,
             "cursor": self.cursor.to_json() if self.cursor is not None else None,
             "cursor_commit_us": self.acknowledged_us(stream),
             "losses": to_dicts(self.continuation.losses),

@@ -149,26 +149,26 @@ class IdTimeline(Timeline):
     """Merges headers of n shards by id; see the module's rules.
 
     Args:
-        start_keys_us: as for a `Timeline`.
+        shards: as for a `Timeline`.
         ahead_max_us: as for a `Timeline`.
         within_us: an id is committed at most so long after a greater one, microseconds.
     """
 
     KEY = "order_key"
 
-    def __init__(self, start_keys_us: list[int], ahead_max_us: int, *, within_us: int) -> None:
-        super().__init__(start_keys_us, ahead_max_us)
+    def __init__(self, shards: int, ahead_max_us: int, *, within_us: int) -> None:
+        super().__init__(shards, ahead_max_us)
         self._seen = IdsSeen(within_us)
-        self._ids = [IdKeys() for _ in start_keys_us]
+        self._ids = [IdKeys() for _ in range(shards)]
         #: by shard_index: key of the last header that came in, and low watermark; a smaller id is LATE
-        self._lasts = np.zeros(len(start_keys_us), dtype=np.int64)
-        self._lows = np.zeros(len(start_keys_us), dtype=np.int64)
+        self._lasts = np.zeros(shards, dtype=np.int64)
+        self._lows = np.zeros(shards, dtype=np.int64)
         #: greatest key that went out
         self._out = 0
 
-    def join(self, shard: int, key_us: int) -> None:
+    def join(self, shard: int) -> None:
         """Add a shard, see `Timeline.join`."""
-        super().join(shard, key_us)
+        super().join(shard)
         if shard == len(self._ids):
             self._ids.append(IdKeys())
             self._lasts, self._lows = np.append(self._lasts, 0), np.append(self._lows, 0)

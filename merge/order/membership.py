@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from canal_group.merge.errors import UsageError
-from canal_group.merge.values.member import MEMBERS_MAX, Member, Role
-from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.merge.values.member import Member, Role
+from canal_group.merge.values.position import MEMBERS_MAX, GroupPosition, Position
 
 
 class Membership:

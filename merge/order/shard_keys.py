@@ -45,11 +45,11 @@ class ShardKeys:
     """The keys and low watermark of one shard; see the module's rules."""
 
     #: key of the last header that came in
-    last_key_us: int
+    last_key_us: int = 0
     #: the shard's low watermark, or a greater bound set by the group; headers that commit before it are LATE
-    low_watermark_us: int
+    low_watermark_us: int = 0
     #: the greater of its latest believed commit time and its low watermark, as the shard reported them
-    heard_us: int
+    heard_us: int = 0
     #: the greatest low watermark that the shard itself reported
     told_us: int = 0
     #: latest commit time believed

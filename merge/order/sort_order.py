@@ -29,11 +29,11 @@ class SortOrder:
         """Whether ids order the transactions."""
         return self.ids_within_us is not None
 
-    def timeline(self, start_keys_us: list[int]) -> Timeline:
-        """Return a timeline; `start_keys_us` as for `Timeline`."""
+    def timeline(self, shards: int) -> Timeline:
+        """Return a timeline of so many shards."""
         if self.ids_within_us is None:
-            return Timeline(start_keys_us, self.ahead_max_us)
-        return IdTimeline(start_keys_us, self.ahead_max_us, within_us=self.ids_within_us)
+            return Timeline(shards, self.ahead_max_us)
+        return IdTimeline(shards, self.ahead_max_us, within_us=self.ids_within_us)
 
     def describe(self, timeline: Timeline | None) -> dict[str, Any]:
         """Return the kind of order, and with ids the watermark in ids, as a JSON object."""

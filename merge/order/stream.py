@@ -265,13 +265,11 @@ class Stream:
             position = state.opened_at or state.asked_at
             if member.counted:
                 assert position is not None, "merging begins at known positions"
-                positions[member.name] = position
+                positions[member.name] = replace(position, key_us=0)
             if state.opened_at is not None:
                 state.moved_us = at_us
         self.base = Progress.at(replace(self.base.ack, shards=positions))
-        timeline = self._timeline = self.order.timeline(
-            [positions[name].key_us if name in positions else 0 for name in self.shards]
-        )
+        timeline = self._timeline = self.order.timeline(len(self.shards))
         for index, (member, state) in enumerate(zip(self.membership.members, self.states, strict=True)):
             if not member.counted or member.policy is Policy.SKIP or member.catching_up:
                 timeline.exclude(index)
@@ -341,12 +339,12 @@ class Stream:
         assert self._timeline is not None, "a new shard joins a stream that merges"
         start = self.membership.members[shard].start
         self.states[shard] = ShardState(since_us=at_us, moved_us=at_us, asked_at=start)
-        self._timeline.join(shard, 0)
+        self._timeline.join(shard)
         return OpenShard(shard, self.generation, start)
 
     def _join(self, timeline: Timeline, shard: int, position: Position) -> None:
         """Make a joining shard a member from where it was opened; its keys start at the greatest key out."""
-        member = self.membership.members[shard]
+        member, position = self.membership.members[shard], replace(position, key_us=0)
         member.role = Role.MEMBER
         self.membership.joined[member.name] = position
         self.base = replace(
@@ -354,7 +352,7 @@ class Stream:
             ack=self.reconciled(self.base.ack.with_shard(member.name, position)),
             end=self.reconciled(self.base.end.with_shard(member.name, position)),
         )
-        timeline.join(shard, position.key_us)
+        timeline.join(shard)
 
     def drain(self, shard: int, at_us: int) -> None:
         """Take nothing that the shard commits from now on; it leaves when the rest is acknowledged."""

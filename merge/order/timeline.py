@@ -19,7 +19,8 @@ Rules:
 4. A transaction that commits before its shard's low watermark gets its key raised to the low watermark and is
    flagged LATE. Its commit time is not changed. For a shard that does not count, the greatest key that went
    out replaces a smaller low watermark. A page of a snapshot is not LATE: no transaction commits with it.
-5. No header goes out with a key below the greatest start key: the keys up to it went out before the start.
+5. No position has a say in a key: clients send positions, and an invented key would order the rows of all.
+   A subscriber's read position keeps its own keys from falling below what it has passed.
 6. A commit time that is further ahead of its source's clock than `ahead_max_us` is not believed: the
    transaction takes its shard's previous key and is flagged FUTURE. The latest reading of the clock decides,
    also for earlier headers that are not out yet, and for low watermarks.
@@ -46,41 +47,35 @@ class Timeline:
     """Merges headers of n shards by key; see the module's rules.
 
     Args:
-        start_keys_us: key of the last transaction before each shard's start, by shard_index.
+        shards: number of shards.
         ahead_max_us: how far ahead of its source's clock a commit time may be, microseconds.
     """
 
     #: header field by which transactions are merged
     KEY = "key_us"
 
-    def __init__(self, start_keys_us: list[int], ahead_max_us: int) -> None:
-        passed_us = max(start_keys_us)
+    def __init__(self, shards: int, ahead_max_us: int) -> None:
         self._ahead_max_us = ahead_max_us
-        # If a shard's last key is smaller, its low watermark had reached `passed_us`, or it did not count.
-        self._shards = [
-            ShardKeys(last_key_us=key, low_watermark_us=passed_us if key < passed_us else 0, heard_us=key)
-            for key in start_keys_us
-        ]
+        self._shards = [ShardKeys() for _ in range(shards)]
         #: frontier of each shard by shard_index; `END_OF_TIME_US` for a shard that does not count
-        self._frontiers_us = np.array([keys.frontier_us for keys in self._shards], dtype=np.int64)
+        self._frontiers_us = np.zeros(shards, dtype=np.int64)
         self._pending = Pending(key=self.KEY)
         #: shard_index of the open transaction, of which only a part is out; its next fragments go out first
         self._open: int | None = None
         #: later fragments of the open transaction
         self._rest: list[Headers] = []
         #: greatest key that went out
-        self._out_us = passed_us
-        #: strings of the pending and of the released headers
+        self._out_us = 0
+        #: strings that the pending headers and those that went out point to
         self.names = Names()
 
-    def join(self, shard: int, key_us: int) -> None:
+    def join(self, shard: int) -> None:
         """Add a shard, which does not count yet.
 
         Args:
             shard: the next shard_index, or that of a shard that has brought nothing so far.
-            key_us: key of the last transaction before the shard's start; 0 unknown.
         """
-        keys = ShardKeys(last_key_us=key_us, low_watermark_us=self._out_us, heard_us=key_us, counts=False)
+        keys = ShardKeys(low_watermark_us=self._out_us, counts=False)
         if shard == len(self._shards):
             self._shards.append(keys)
             self._frontiers_us = np.append(self._frontiers_us, END_OF_TIME_US)

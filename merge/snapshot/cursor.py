@@ -11,7 +11,7 @@ from typing import Any, Final
 from canal_group.merge.errors import CorruptEvent, UsageError
 from canal_group.merge.snapshot.key import Key, key_of_json, keys_of_json
 from canal_group.merge.values.chunk import TableName
-from canal_group.merge.values.position import whole
+from canal_group.merge.whole import whole
 
 #: most bytes of a shard's cursor: it is a part of each position of its client
 SNAPSHOT_TEXT_MAX: Final = 65_536

@@ -17,7 +17,8 @@ from typing import Any
 
 from canal_group.merge.errors import DataError, PositionPurged, UsageError
 from canal_group.merge.values.gtids.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet
-from canal_group.merge.values.position import Position, whole
+from canal_group.merge.values.position import Position
+from canal_group.merge.whole import TIMES_US, whole
 
 #: losses of a shard that are kept for a client id
 KEPT_MAX = 16
@@ -99,7 +100,7 @@ class Loss:
                 number=whole(value["number"]),
                 after=Position.from_dict(value["after"]),
                 until=Position.from_dict(value["until"]),
-                found_us=whole(value["found_us"]),
+                found_us=whole(value["found_us"], TIMES_US),
                 gtids=None if value["gtids"] is None else whole(value["gtids"]),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -14,8 +14,6 @@ from enum import StrEnum
 
 from canal_group.merge.values.position import Position
 
-#: shards that one server may have, including those that have left: an index is a u16 in a header
-MEMBERS_MAX = 1 << 16
 #: greatest lag of a joining shard at which the others begin to wait for it, microseconds; more than the lag
 #: of a caught-up source that stamps whole seconds
 CAUGHT_UP_US = 2_000_000

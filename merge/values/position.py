@@ -8,24 +8,42 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from canal_group.merge.errors import UsageError
-from canal_group.merge.file_name import is_file_name, shown
+from canal_group.merge.file_name import is_file_name
+from canal_group.merge.file_name import shown as shown_name
 from canal_group.merge.values.gtids.gtid import NO_GTIDS, GtidSet, parse_gtid_set
 from canal_group.merge.values.resets.last_transaction import LastTransaction
+from canal_group.merge.whole import (
+    ROWS,
+    SEQUENCES,
+    SERVER_IDS,
+    TIMES_S,
+    TIMES_US,
+    WHOLE,
+    Bounds,
+    shown,
+    whole,
+)
+
+S = TypeVar("S", bound=Sized)
 
 #: `server` of a position that has no file and offset in any server's binlog: only its GTID set counts
 ANY_SERVER = "*"
 
-#: characters of an invalid position that an error shows: clients send them, and may send anything
-_SHOWN_MAX = 200
+#: shards that one server may have, including those that have left: an index is a u16 in a header
+MEMBERS_MAX = 1 << 16
+#: characters of the text of a group position: in each shard, a snapshot's cursor and a GTID set
+TEXT_MAX = 16 << 20
+#: characters of the name of a file, a server or a shard: a server bounds file names by 512
+_NAME_MAX = 512
 #: without quotes, since a name becomes a part of statements too
-_FILE = re.compile(r"(?P<base>[^'\"`]+)\.(?P<number>[0-9]+)")
+_FILE = re.compile(r"(?P<base>[^'\"`]+)\.(?P<number>[0-9]{1,18})")
 #: bytes of a binlog file's name in UTF-8: names of pages, which begin with it, still fit into a file system
 BINLOG_NAME_BYTES_MAX = 128
 
@@ -42,20 +60,9 @@ def file_order(file: str) -> tuple[str, int]:
     match = _FILE.fullmatch(file)
     if match is None or not is_file_name(file) or len(file.encode()) > BINLOG_NAME_BYTES_MAX:
         raise UsageError(
-            f"{shown(file)} is not a binlog file name.", hint="Expected a name such as mysql-bin.000001."
+            f"{shown_name(file)} is not a binlog file name.", hint="Expected a name such as mysql-bin.000001."
         )
     return match["base"], int(match["number"])
-
-
-def whole(value: Any) -> int:
-    """Return a JSON number that is a whole number from 0; `int` would also accept 1.5, true and "7".
-
-    Raises:
-        ValueError: it is none.
-    """
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is not a whole number from 0")
-    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,22 +179,22 @@ class Position:
         """
         try:
             position = cls(
-                file=str(value["file"]),
-                offset=whole(value["offset"]),
-                gtid_set=parse_gtid_set(str(value.get("gtid_set", ""))),
-                commit_us=whole(value.get("commit_us", 0)),
-                key_us=whole(value.get("key_us", 0)),
-                rows_into_transaction=whole(value.get("rows_into_transaction", 0)),
-                page_rows=whole(value.get("page_rows", 0)),
-                snapshot=None if "snapshot" not in value else str(value["snapshot"]),
-                server=str(value.get("server", "")),
-                created_s=whole(value.get("created_s", 0)),
-                origin_id=whole(value.get("origin_id", 0)),
+                file=_name(value["file"]),
+                offset=_number(value, "offset", WHOLE),
+                gtid_set=parse_gtid_set(_text(value.get("gtid_set", ""))),
+                commit_us=_number(value, "commit_us", TIMES_US, 0),
+                key_us=_number(value, "key_us", TIMES_US, 0),
+                rows_into_transaction=_number(value, "rows_into_transaction", ROWS, 0),
+                page_rows=_number(value, "page_rows", ROWS, 0),
+                snapshot=None if "snapshot" not in value else _text(value["snapshot"]),
+                server=_name(value.get("server", "")),
+                created_s=_number(value, "created_s", TIMES_S, 0),
+                origin_id=_number(value, "origin_id", SERVER_IDS, 0),
                 last=_last(value["last"]) if "last" in value else None,
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UsageError(
-                f"{repr(value)[:_SHOWN_MAX]} is not a position ({type(error).__name__}: {error}).",
+                f"{shown(value)} is not a position ({type(error).__name__}: {error}).",
                 hint='Expected {"file": "mysql-bin.000001", "offset": 4, ...}.',
             ) from error
         file_order(position.file)
@@ -199,15 +206,41 @@ def _json(value: Any) -> str:
 
 
 def _last(value: Mapping[str, Any]) -> LastTransaction:
-    gtid = str(value["gtid"])
+    gtid = _name(value["gtid"])
     parse_gtid_set(gtid)
     return LastTransaction(
         gtid=gtid,
-        commit_us=whole(value["commit_us"]),
-        server=str(value["server"]),
-        file=str(value["file"]),
-        begin_offset=whole(value["begin_offset"]),
+        commit_us=_number(value, "commit_us", TIMES_US),
+        server=_name(value["server"]),
+        file=_name(value["file"]),
+        begin_offset=_number(value, "begin_offset", WHOLE),
     )
+
+
+def _number(value: Mapping[str, Any], name: str, bounds: Bounds, absent: int | None = None) -> int:
+    """Return a member of a JSON object, which may be absent if `absent` is a number; raises as `whole`."""
+    if absent is not None and name not in value:
+        return absent
+    try:
+        return whole(value[name], bounds)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a {type(value).__name__} is not a text")
+    return value
+
+
+def _name(value: Any) -> str:
+    return _at_most(_NAME_MAX, "characters in a name", _text(value))
+
+
+def _at_most(most: int, unit: str, value: S) -> S:
+    if len(value) > most:
+        raise ValueError(f"it has {len(value)} {unit}, more than {most}")
+    return value
 
 
 def oldest(positions: Sequence[Position]) -> Position:
@@ -218,15 +251,14 @@ def oldest(positions: Sequence[Position]) -> Position:
     - if every position has GTIDs, return the position whose transactions are in all the others too;
     - if there is none, because the servers committed in different orders, return a position (`ANY_SERVER`)
       after the transactions that all of them have, which only its GTID set describes;
-    - without GTIDs, return the position with the smallest key.
+    - without GTIDs, return the position with the smallest key, or commit time if that is greater: a shard
+      may be opened by the commit time, and a client may have invented a smaller key.
     """
     one_server = all(position.is_of(other.server) for position in positions for other in positions)
     described = any(position.server == ANY_SERVER for position in positions)
     if one_server and not described and len({file_order(position.file)[0] for position in positions}) == 1:
-        start = min(positions)
-        # At one offset, the smallest key: what follows is not raised above what other cursors have passed.
-        return min((each for each in positions if each <= start), key=lambda position: position.key_us)
-    first = min(positions, key=lambda position: position.key_us)
+        return min(positions)
+    first = min(positions, key=lambda position: max(position.key_us, position.commit_us))
     if not all(position.gtid_set for position in positions):
         return first
     shared = reduce(lambda found, each: found.intersection(each.gtid_set), positions, first.gtid_set)
@@ -401,13 +433,16 @@ class GroupPosition:
             UsageError: the text is not a group position.
         """
         try:
-            value = json.loads(text)
-            shards, sequence = dict(value["shards"]), whole(value["sequence"])
-            retired = tuple(sorted(str(name) for name in value.get("retired", ())))
-            retired_key_us = whole(value.get("retired_key_us", 0))
+            value = json.loads(_at_most(TEXT_MAX, "characters", text))
+            shards, sequence = dict(value["shards"]), _number(value, "sequence", SEQUENCES)
+            retired = tuple(sorted(value.get("retired", ())))
+            retired_key_us = _number(value, "retired_key_us", TIMES_US, 0)
             joined = dict(value.get("joined", {}))
-        except (KeyError, RecursionError, TypeError, ValueError) as error:
-            raise UsageError(f"{text[:_SHOWN_MAX]!r} is not a group position ({error}).") from error
+            for names in (shards, retired, joined):
+                for name in _at_most(MEMBERS_MAX, "shards", names):
+                    _name(name)
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            raise UsageError(f"{shown(text)} is not a group position ({error}).") from error
         return cls(
             {name: Position.from_dict(position) for name, position in shards.items()},
             sequence,

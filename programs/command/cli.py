@@ -237,12 +237,15 @@ def consume(
 
     Without --ack the next consumer receives everything again. A new client id is then a look: nothing of it
     stays when the command ends, and it ends where it keeps a ring full and its output is not read.
+
+    Tables that a snapshot could not read are named on stderr, and the command ends with 1.
     """
     import canal_group
     from canal_group.programs.command.consuming.show import print_lines, print_table
-    from canal_group.programs.command.consuming.snapshot_bar import SnapshotBar
+    from canal_group.programs.command.consuming.snapshot_bar import SnapshotBar, UnreadTables
 
     show = print_table if as_table else print_lines
+    unread = UnreadTables(destination, client_id)
     printed = 0
     with (
         _quiet_interrupt(),
@@ -270,6 +273,7 @@ def consume(
         ) as consumer,
         SnapshotBar(client_id, consumer.status, has_snapshot=snapshot in ("initial", "only")) as bar,
     ):
+        unread.note_begun(snapshot, consumer.cursor)
         is_over = snapshot == "only" and not consumer.cursor.snapshots
         while not is_over and (not rows_max or printed < rows_max):
             try:
@@ -292,17 +296,22 @@ def consume(
             rows = batch.envelope()
             if rows.num_rows > left and rows_max:
                 # The batch is one transaction: batches hold whole transactions.
+                whole = rows.num_rows
+                rows = rows.slice(0, left)
                 with bar.hidden():
-                    show(rows.slice(0, left))
+                    show(rows)
+                    unread.note_marks(rows)
                 if ack:
-                    note(f"Not acknowledged: a transaction of {rows.num_rows} rows, printed in part.")
+                    note(f"Not acknowledged: a transaction of {whole} rows, printed in part.")
                 break
             with bar.hidden():
                 show(rows)
+                unread.note_marks(rows)
             printed += rows.num_rows
             if ack:
                 consumer.ack(batch.batch_id)
             is_over = snapshot == "only" and not batch.ack_position.snapshots
+    unread.check()
 
 
 @app.command()

@@ -113,7 +113,7 @@ def expected_of(story):
 
 def play(stories, order):
     """Run one schedule; return the timeline and what went out, checking rules 5 and 6."""
-    timeline = timeline_of([0] * len(stories))
+    timeline = timeline_of(1 * len(stories))
     told = [source_of(story) for story in stories]
     at = [0] * len(stories)
     out = []

@@ -44,7 +44,7 @@ def sources_of(made, without, within_us):
 
 def play(sources, wished, within_us):
     """Return the timeline and what went out; low watermarks are lowered until they are true."""
-    timeline = IdTimeline([0] * SHARDS, AHEAD_MAX_US, within_us=within_us)
+    timeline = IdTimeline(SHARDS, AHEAD_MAX_US, within_us=within_us)
     at, out = [0] * SHARDS, []
     for shard, count, low_us in [*wished, *((shard, 99, END) for shard in range(SHARDS))]:
         end = min(at[shard] + count, len(sources[shard].headers))

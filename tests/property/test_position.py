@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.merge.whole import TIMES_US
 
 GTIDS = ["", "0-1-100,1-2-5", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3:8:tag:5"]
 
@@ -17,8 +18,8 @@ positions = st.builds(
     file=st.integers(1, 10**7).map(lambda number: f"mysql-bin.{number:06}"),
     offset=st.integers(4, 2**40),
     gtid_set=st.sampled_from(GTIDS).map(parse_gtid_set),
-    commit_us=st.integers(0, 2**62),
-    key_us=st.integers(0, 2**62),
+    commit_us=st.integers(0, TIMES_US.most),
+    key_us=st.integers(0, TIMES_US.most),
     rows_into_transaction=st.integers(0, 2**31),
     page_rows=st.integers(0, 2**31),
 )

@@ -33,6 +33,7 @@ from canal_group.merge.delivery.write_phase import WritePhase
 from canal_group.merge.group import Group
 from canal_group.merge.order.membership import Membership
 from canal_group.merge.order.pending import Pending
+from canal_group.merge.order.sort_order import SortOrder
 from canal_group.merge.order.stream import Stream
 from canal_group.merge.order.timeline import Timeline
 from canal_group.merge.values.commit_time import END_OF_TIME_US
@@ -145,6 +146,25 @@ def keys_are_commit_times(patch: Patch) -> None:
             added["key_us"] = added["commit_us"]
 
     patch(Timeline, "append", append)
+
+
+def the_key_of_a_position_is_believed(patch: Patch) -> None:
+    """Merging begins at the greatest key of the positions at which the shards were opened."""
+    real, note = SortOrder.timeline, Stream.opened
+    keys_us: dict[int, int] = {}
+
+    def opened(stream: Stream, event: ev.ShardOpened) -> bool:
+        keys_us[event.shard] = event.position.key_us
+        return note(stream, event)
+
+    def timeline(order: SortOrder, shards: int) -> Timeline:
+        made = real(order, shards)
+        for shard in range(shards):
+            made.low_watermark(shard, max(keys_us.values(), default=0))
+        return made
+
+    patch(Stream, "opened", opened)
+    patch(SortOrder, "timeline", timeline)
 
 
 def equal_keys_lose_their_shards_order(patch: Patch) -> None:
@@ -377,6 +397,7 @@ MUTATIONS: tuple[tuple[Callable[[Patch], None], tuple[Fault, ...]], ...] = (
     (a_low_watermark_is_forgotten, EVERYTHING),
     (fragments_are_interleaved, EVERYTHING),
     (keys_are_commit_times, EVERYTHING),
+    (the_key_of_a_position_is_believed, (Fault.RANGES,)),
     (equal_keys_lose_their_shards_order, EVERYTHING),
     (a_rewind_forgets_the_slower_subscriber, EVERYTHING),
     (a_rewind_opens_where_the_shards_were_read_to, EVERYTHING),

@@ -35,7 +35,6 @@ from simulation.process import Process
 from simulation.server import Server
 from simulation.source import ReadPosition
 
-CLIENT_ID = "offset_ranges"
 #: how many offset ranges of the checkpoint are read again when the reader restarts, at most
 AGAIN_MAX = 3
 
@@ -65,10 +64,14 @@ class RangeReader(Process):
         servers: asked one after the other until one is active.
     """
 
+    CLIENT_ID = "offset_ranges"
+    #: probability that it reads something else than what follows, until every fault has ended
+    FICKLE = 0.0
+
     def __init__(self, loop: Loop, network: Network, invariants: Invariants, servers: list[Server]) -> None:
-        super().__init__(loop, CLIENT_ID)
-        self.client_id = CLIENT_ID
-        self.fickle = 0.0
+        super().__init__(loop, self.CLIENT_ID)
+        self.client_id = self.CLIENT_ID
+        self.fickle = self.FICKLE
         self.unsubscribes = False
         self._network = network
         self._invariants = invariants

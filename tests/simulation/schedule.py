@@ -107,6 +107,8 @@ class Schedule:
     replays_max: int = 0
     #: whether another client reads offset ranges
     offset_ranges: bool = False
+    #: whether a reader invents the numbers of its positions
+    hostile: bool = False
     #: whether the consumers of client id "one" read by canal's protocol
     canal: bool = False
     #: by shard: clock minus the world's, whole seconds only, GTIDs
@@ -183,6 +185,7 @@ def schedule_of(seed: int, faults: tuple[Fault, ...] = FAULTS) -> Schedule:
         unacknowledged_us=chance.choice((None, 300 * MS)),
         looks=chance.random() < 0.4,
         replays_max=chance.choice((0, 0, 1, 2)),
+        hostile=Fault.RANGES in faults and ring_size > max(map(len, ROWS)),
     )
 
 

@@ -18,6 +18,7 @@ QUICK = {
     "rings_are_freed_when_a_batch_is_delivered",
     "rings_are_never_freed",
     "positions_move_with_rows_only",
+    "the_key_of_a_position_is_believed",
     "outstanding_batches_have_no_bound",
 }
 

@@ -22,6 +22,7 @@ from simulation.channel import Channel
 from simulation.consumer import Consumer
 from simulation.consumption import LOOK, ViolationError
 from simulation.driver import Driver
+from simulation.hostile_reader import HostileReader
 from simulation.invariants import Invariants
 from simulation.looker import Looker
 from simulation.loop import MS, Loop, S
@@ -161,6 +162,8 @@ class World:
             )
             for index, client in enumerate(schedule.consumers)
         ]
+        if schedule.hostile:
+            self.consumers.append(HostileReader(loop, self.network, self.invariants, self.servers))
         if schedule.offset_ranges:
             self.consumers.append(RangeReader(loop, self.network, self.invariants, self.servers))
         looker = Looker(loop, self.network, self.invariants, "looker", LOOK, self.servers, 1)

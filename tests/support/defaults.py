@@ -88,9 +88,9 @@ def source_reader(
     )
 
 
-def timeline_of(start_keys_us: list[int], ahead_max_us: int = AHEAD_MAX_US) -> Timeline:
+def timeline_of(shards: int, ahead_max_us: int = AHEAD_MAX_US) -> Timeline:
     """Return a timeline by commit times."""
-    return Timeline(start_keys_us, ahead_max_us)
+    return Timeline(shards, ahead_max_us)
 
 
 def batch_limits(**changes: Any) -> BatchLimits:

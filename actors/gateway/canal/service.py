@@ -13,6 +13,7 @@ from canal_group.actors.gateway.canal.subscription import Subscription
 from canal_group.conf.listeners.canal_settings import CanalBounds
 from canal_group.merge.calls.consumers import Release, Subscribe
 from canal_group.merge.errors import ConsumerActive, NotSubscribed, RetryableError
+from canal_group.merge.whole import whole
 
 #: how long a subscription waits for a client id that another consumer holds, seconds: one that reconnects may
 #: come before it is known that its last connection has ended
@@ -75,7 +76,7 @@ class CanalService:
                     destination.rows,
                     destination.threads,
                     client_id,
-                    int(taken["epoch"]),
+                    whole(taken["epoch"]),
                     table_filter,
                     destination.counters,
                     transaction_ends=destination.transaction_ends,
@@ -98,7 +99,7 @@ class CanalService:
         That connection has ended for certain: only the active server's connections can be used.
         """
         taken = await self._take(destination, client_id, holder, table_filter)
-        await destination.group.ask_from(Release(client_id, int(taken["epoch"])))
+        await destination.group.ask_from(Release(client_id, whole(taken["epoch"])))
 
     def released(self, peer: str) -> None:
         """Forget the client id that a connection held."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 
 from canal_group.actors.ports import EpochStore, Host, Key, Kind, Subscription, damaged
 from canal_group.merge.calls.client_id import checked_client_id
 from canal_group.merge.delivery.snapshot_steering import steerings
-from canal_group.merge.errors import UsageError
+from canal_group.merge.errors import ConfigError, UsageError
 from canal_group.merge.values.loss import from_dicts, to_dicts
 from canal_group.merge.values.position import GroupPosition
+
+_log = logging.getLogger(__name__)
 
 CURSORS = Kind(
     "cursors",
@@ -33,7 +36,12 @@ class StoredCursors:
         self._written: dict[str, Subscription] = {}
 
     async def load(self) -> list[Subscription]:
-        """Return every subscription, in the order of client ids; raises as `EpochStore.get`."""
+        """Return every subscription, in the order of client ids.
+
+        Raises:
+            ConfigError: a name is not a client id.
+            CanalGroupError: as `EpochStore.get`, but for what is damaged: that sets its client id aside.
+        """
         return await self._host.blocking(self._load)
 
     async def save(self, subscription: Subscription) -> None:
@@ -54,11 +62,13 @@ class StoredCursors:
             key = Key(CURSORS, checked_client_id(name))
         except UsageError as error:
             raise damaged(f"{CURSORS.name}/{name[:200]!a}", CURSORS, error) from error
-        text = self._store.get(key, self._epoch)
         try:
+            text = self._store.get(key, self._epoch)
             return None if text is None else subscription_of(name, text)
+        except ConfigError as error:
+            return _set_aside(name, error)
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError, UsageError) as error:
-            raise damaged(self._store.where(key), CURSORS, error) from error
+            return _set_aside(name, damaged(self._store.where(key), CURSORS, error))
 
     def _save(self, subscription: Subscription) -> None:
         stored = self._written.get(subscription.client_id)
@@ -69,6 +79,12 @@ class StoredCursors:
             self._epoch,
             may_wait=stored is not None and _only_moved(stored, subscription),
         )
+
+
+def _set_aside(client_id: str, error: ConfigError) -> Subscription:
+    """Return the subscription of a client id of which nothing can be read: it alone has to wait."""
+    _log.error("client %s is set aside: %s", client_id, error)
+    return Subscription(client_id, "", None, dropped=True, unreadable=error)
 
 
 def text_of(subscription: Subscription) -> str:

@@ -31,6 +31,7 @@ from typing import Any
 
 from canal_group.merge.order.ddl.rule import DdlRule
 from canal_group.merge.values.ddl_mark import CREATE, ERASE, RENAME, DdlMark
+from canal_group.merge.whole import TIMES_US, whole
 
 #: sources that are counted, over all statements
 SOURCES_MAX = 65_536
@@ -235,20 +236,20 @@ class DdlRounds:
             KeyError, TypeError, ValueError, AttributeError: it made none of these.
         """
         self._open = {
-            int(each["statement"]): _Open(
+            whole(each["statement"]): _Open(
                 str(each["op"]),
                 str(each["table"]),
                 str(each["first_at"]),
-                int(each["since_us"]),
+                whole(each["since_us"], TIMES_US),
                 tuple(map(str, each["members"])),
                 {str(shard): _counts(counts) for shard, counts in each["times"].items()},
                 _counts(each["tables"]),
                 _counts(each["through"]),
-                int(each["delivered"]),
+                whole(each["delivered"]),
             )
             for each in value
         }
 
 
 def _counts(value: Mapping[str, Any]) -> dict[str, int]:
-    return {str(name): int(count) for name, count in value.items()}
+    return {str(name): whole(count) for name, count in value.items()}

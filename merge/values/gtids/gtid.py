@@ -34,6 +34,7 @@ from canal_group.merge.values.gtids.intervals import (
     joined,
     with_numbers,
 )
+from canal_group.merge.whole import shown
 
 Numbers: TypeAlias = NDArray[np.int64] | Sequence[int]
 #: (uuid, tag), both lower case; the tag may be empty
@@ -42,12 +43,16 @@ GtidSet: TypeAlias = "MySqlGtidSet | MariaDbGtidSet | NoGtids"
 
 #: the largest number MySQL hands out; MariaDB's own end is beyond any int64
 NUMBER_MAX = 2**63 - 2
+#: the greatest domain and server id of MariaDB
+_ID_MAX = 2**32 - 1
+#: characters of a set's text: as many as the largest sets of servers with gaps have, many times over
+SET_TEXT_MAX = 4 << 20
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
-_INTERVAL = re.compile(r"([0-9]+)(?:-([0-9]+))?")
-_MARIADB = re.compile(r"([0-9]+)-([0-9]+)-([0-9]+)")
-_MARIADB_SOURCE = re.compile(r"([0-9]+)-([0-9]+)")
+_INTERVAL = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
+_MARIADB = re.compile(r"([0-9]{1,10})-([0-9]{1,10})-([0-9]{1,20})")
+_MARIADB_SOURCE = re.compile(r"([0-9]{1,10})-([0-9]{1,10})")
 _EXPECTED = "Expected MySQL's uuid:1-3:8 or uuid:tag:5-7, or MariaDB's 0-1-100, separated by commas."
 
 
@@ -267,8 +272,11 @@ def parse_gtid_set(text: str) -> GtidSet:
     White space, line breaks, upper case, unsorted and overlapping intervals are accepted, as MySQL does.
 
     Raises:
-        UsageError: the text has neither server's form, mixes both, or names a MariaDB domain twice.
+        UsageError: the text is too long, has neither server's form, mixes both, or names a MariaDB domain
+            twice.
     """
+    if len(text) > SET_TEXT_MAX:
+        raise UsageError(f"A GTID set has {len(text)} characters, more than {SET_TEXT_MAX}.")
     items = [item for item in re.sub(r"\s+", "", text).lower().split(",") if item]
     if not items:
         return NO_GTIDS
@@ -287,7 +295,7 @@ def _parse_mariadb(items: Iterable[str]) -> GtidSet:
         domain, server, sequence = map(int, item.split("-"))
         if domain in last:
             raise UsageError(f"MariaDB's domain {domain} appears twice in a GTID set.", hint=_EXPECTED)
-        if not 0 < sequence <= NUMBER_MAX:
+        if not 0 < sequence <= NUMBER_MAX or max(domain, server) > _ID_MAX:
             _refuse(item)
         last[domain] = server, sequence
     return _mariadb(last)
@@ -317,7 +325,7 @@ def _parse_interval(part: str, item: str) -> Interval:
 
 
 def _refuse(item: str) -> NoReturn:
-    raise UsageError(f"{item!r} is not a GTID set.", hint=_EXPECTED)
+    raise UsageError(f"{shown(item)} is not a GTID set.", hint=_EXPECTED)
 
 
 def _source(text: str) -> Source:

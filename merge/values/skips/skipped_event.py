@@ -13,8 +13,9 @@ from enum import StrEnum
 from typing import Any
 
 from canal_group.merge.errors import UsageError
-from canal_group.merge.values.position import file_order, whole
+from canal_group.merge.values.position import file_order
 from canal_group.merge.values.resets.reset import created_again
+from canal_group.merge.whole import TIMES_S, TIMES_US, whole
 
 
 class Unit(StrEnum):
@@ -73,12 +74,12 @@ class SkippedEvent:
             shard=str(value["shard"]),
             server=str(value["server"]),
             file=str(value["file"]),
-            created_s=whole(value["created_s"]),
+            created_s=whole(value["created_s"], TIMES_S),
             offset=whole(value["offset"]),
             part=whole(value["part"]),
             unit=Unit(value["unit"]),
             by=str(value["by"]),
-            at_us=whole(value["at_us"]),
+            at_us=whole(value["at_us"], TIMES_US),
         )
 
 

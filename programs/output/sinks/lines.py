@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 
 from canal_group.conf.value import AnchoredPath, Settings
 from canal_group.merge.errors import SinkRefused, SinkUnavailable, UsageError
-from canal_group.merge.values.position import GroupPosition, whole
+from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.whole import whole
 from canal_group.programs.output.confirmed_file import ConfirmedFile, Part
 from canal_group.programs.output.messages import Messages
 from canal_group.shapes.json_text import compose, plain, quoted, written

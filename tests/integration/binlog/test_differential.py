@@ -38,6 +38,7 @@ from canal_group.binlog.snapshot.row_order import RowOrder
 from canal_group.binlog.snapshot.selected_table import SelectedTable
 from canal_group.binlog.snapshot.table_index import TableIndex
 from canal_group.merge.rows.text import text
+from canal_group.merge.snapshot.cursor import KeyRange
 from canal_group.merge.snapshot.key import key_of_json
 from canal_group.merge.snapshot.table_key import TableKey
 from canal_group.merge.values.chunk import MYSQL_TYPE, Op, TableName
@@ -201,6 +202,7 @@ def check_keys(reader, ask, order, table, index):
     for page, several in zip(pages, keys, strict=True):
         numbers = page.rows.rows.column("after").field("id").to_pylist()
         assert order.takes(several)
+        assert order.takes(KeyRange(page.last_key, page.last_key))
         for key in several:
             assert key_of_json(json.loads(json.dumps(key))) == key
             where = order.among([key])

@@ -321,11 +321,11 @@ def test_an_error_of_the_server_leaves_the_connection(source):
     """Before rows, and in the middle of them."""
     write_numbers(source.server, 20_000)
     table = source.table()
-    with pytest.raises(SourceUnavailable, match=r"no_such_function|does not exist"):
+    with pytest.raises(SourceUnavailable, match=r"error \(1305\)"):
         list(source.reader.pages(PageQuery(table, "app.no_such_function(id)")))
     pages = source.reader.pages(PageQuery(table, "18446744073709531616 + id > 0"), bytes_max=1000)
     next(pages)
-    with pytest.raises(SourceUnavailable, match="out of range"):
+    with pytest.raises(SourceUnavailable, match=r"error \(1690\)"):
         list(pages)
     source.server.execute("DROP TABLE app.t")
     with pytest.raises(TableAltered, match=r"app\.t.*1146"):

@@ -305,3 +305,85 @@ def test_rows_of_a_table_that_was_not_asked_for_yet(unprepared, source_address):
     again.restore(stored)
     with reading(source_address(unprepared), definitions=again) as recorder:
         await_true(lambda: (again.describe() or {}).get("unread") == 0 or recorder.error, "the rest is read")
+
+
+IN_A_CALL = (
+    "CREATE PROCEDURE app.{name}() BEGIN CREATE TEMPORARY TABLE app.used (x INT); "
+    "INSERT INTO app.used VALUES (1); {statement}; DROP TEMPORARY TABLE app.used; END"
+)
+
+
+def test_a_call_that_used_a_temporary_table_changes_others(unprepared, source_address):
+    """Columns that swap their names twice, a copy of a table, a TRUNCATE; then the tables are dropped."""
+    unprepared.execute("CREATE TABLE app.t (a INT, b INT)")
+    process = Process(source_address(unprepared))
+    start = end_of(unprepared, source_address)
+    unprepared.execute("INSERT INTO app.t VALUES (1, 2)")
+    process.read(start, 1)
+    away = end_of(unprepared, source_address)
+    swap = "ALTER TABLE app.t RENAME COLUMN a TO b, RENAME COLUMN b TO a"
+    for name, statement in (
+        ("swap", swap),
+        ("copy", "CREATE TABLE app.l LIKE app.t"),
+        ("clear", "TRUNCATE TABLE app.t"),
+    ):
+        unprepared.execute(IN_A_CALL.format(name=name, statement=statement))
+    unprepared.execute(
+        "CALL app.swap()",
+        "INSERT INTO app.t (a, b) VALUES (3, 4)",
+        "CALL app.copy()",
+        "INSERT INTO app.l (a, b) VALUES (7, 8)",
+        "CALL app.swap()",
+        "INSERT INTO app.t (a, b) VALUES (5, 6)",
+        "CALL app.clear()",
+        "DROP TABLE app.t, app.l",
+    )
+    later = process.again()
+    with reading(later.address, start=away, select=of_app, definitions=later.definitions) as recorder:
+        await_rows(recorder, "t", 2)
+        await_rows(recorder, "l", 1)
+        await_true(lambda: recorder.of("caught_up") or recorder.error, "the end of the binlog")
+    assert after(recorder) == [{"a": 3, "b": 4}, {"a": 5, "b": 6}]
+    assert after(recorder, "l") == [{"a": 7, "b": 8}]
+    statements = [
+        each for chunk in recorder.of("chunk") if chunk.statements for each in chunk.statements.to_pylist()
+    ]
+    assert [each["table"] for each in statements if each["op"] == "TRUNCATE"] == ["t"]
+
+
+def test_a_temporary_table_hides_the_table_of_its_name(unprepared, source_address):
+    """A session that logs statements makes a temporary table, and alters it."""
+    unprepared.execute("CREATE TABLE app.t (a INT, b INT)")
+    process = Process(source_address(unprepared))
+    start = end_of(unprepared, source_address)
+    unprepared.execute(
+        "SET SESSION binlog_format = STATEMENT",
+        "CREATE TEMPORARY TABLE app.t (a INT, b INT)",
+        "ALTER TABLE app.t DROP COLUMN a, ADD c INT FIRST",
+        "TRUNCATE TABLE app.t",
+    )
+    unprepared.execute("INSERT INTO app.t VALUES (1, 2)")
+    assert process.read(start, 1) == [{"a": 1, "b": 2}]
+
+
+@pytest.mark.parametrize("begins", ["before", "later"])
+def test_a_schema_that_may_have_been_there_has_its_collation(begins, unprepared, source_address):
+    """Statements of installers are read again by a first start, or for a client that begins before them."""
+    start = end_of(unprepared, source_address)
+    unprepared.execute(
+        "CREATE DATABASE IF NOT EXISTS app",
+        "CREATE TABLE app.t (id INT PRIMARY KEY, v VARCHAR(10))",
+        "INSERT INTO app.t VALUES (1, 'a')",
+        "ALTER TABLE app.t ADD w VARCHAR(10)",
+        "INSERT INTO app.t VALUES (2, 'b', 'c')",
+    )
+    process = Process(source_address(unprepared))
+    latest = end_of(unprepared, source_address)
+    if begins == "later":
+        unprepared.execute("INSERT INTO app.t VALUES (3, 'd', 'e')")
+        process.read(latest, 1)
+        process = process.again()
+    rows = process.read(start, 2)
+    assert rows[:2] == [{"id": 1, "v": "a"}, {"id": 2, "v": "b", "w": "c"}]
+    unprepared.execute("ALTER TABLE app.t DROP v", "INSERT INTO app.t VALUES (4, 'f')")
+    assert process.again().read(latest, 1)[-1] == {"id": 4, "w": "f"}

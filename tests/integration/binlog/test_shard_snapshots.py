@@ -249,3 +249,23 @@ def test_a_lane_that_is_lost_often(server, address, seed):
         assert client.copy.mark.failed == {}
     finally:
         server.execute("SET GLOBAL binlog_row_image = 'FULL'")
+
+
+@pytest.mark.parametrize("references", [", REFERENCES", ""])
+def test_select_on_some_columns_names_the_grant(server, address, references):
+    filled(server, "part", 5)
+    reader = replace(address, user="canal_part", password="secret")
+    server.execute(
+        "CREATE USER canal_part@'%' IDENTIFIED BY 'secret'",
+        f"GRANT REPLICATION SLAVE, REPLICATION CLIENT{references} ON *.* TO canal_part@'%'",
+        "GRANT SELECT (id) ON app.part TO canal_part@'%'",
+    )
+    try:
+        with running(reader) as shard:
+            client = SnapshotClient(shard, begun(address, "app.part"))
+            client.read_until(lambda: client.copy.mark, "the mark")
+    finally:
+        server.execute("DROP USER canal_part@'%'")
+    assert client.copy.rows == {}
+    failure = client.copy.mark.failed["app.part"]
+    assert failure.endswith("GRANT SELECT ON `app`.* TO `canal_part`@`%`;")

@@ -192,6 +192,7 @@ def copied(request, tmp_path_factory):
         where.port,
         "root",
         server.password,
+        destination="test",
         archive=options_of(tmp_path_factory.mktemp("a")),
     )
     tables = [table for name, case in cases.items() for table in (name, *case.others)]

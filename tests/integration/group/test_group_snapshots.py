@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -135,3 +136,37 @@ def test_only_the_rows_that_there_are_and_stop(readable: Shop, tmp_path: Path, k
         words = ["consume", *where, "--client", "once", "--ack", "--snapshot", "only"]
         done = CliRunner().invoke(app, words)
         assert (done.exit_code, done.stdout) == (0, ""), "changes that came later are not read"
+
+
+@pytest.mark.parametrize("mode", ["initial", "only"])
+def test_consume_ends_with_1_and_names_tables_that_failed(shop: Shop, tmp_path: Path, mode: str) -> None:
+    """1. One shard's rows may not be selected; 2. the command names table, reason, GRANT and the next step;
+    3. the same command after the GRANT says that the client id has begun; 4. the next step reads the table.
+    """
+    shop.write_everywhere(1, 3)
+    account = f"`{shop.servers[0].address().user}`@`127.0.0.1`"
+    shop.servers[0].execute(f"GRANT SELECT ON shop_0.* TO {account}")
+    grant = f"GRANT SELECT ON `shop_1`.* TO {account};"
+    shop.servers[1].execute(grant, f"REVOKE SELECT ON shop_1.* FROM {account}")
+    with shop.serve(**options(tmp_path)) as instance:
+        where = ["-d", shop.destination, "-g", instance.uri]
+        words = ["consume", *where, "--client", "copy", "--ack", "--timeout", "3", "--snapshot", mode]
+        again = f"canal-group snapshot again -d {shop.destination} copy shop_1.orders"
+        first = CliRunner().invoke(app, words)
+        assert first.exit_code == 1
+        (line,) = [line for line in first.stderr.splitlines() if "shop_1" in line]
+        assert line.startswith("Shard s1: the snapshot has not read shop_1.orders: ")
+        assert "SELECT is not granted (1142)" in line
+        assert line.endswith(f"{grant} Then run: {again}")
+        shop.servers[1].execute(grant)
+        second = CliRunner().invoke(app, words)
+        assert (second.exit_code, second.stdout) == (0, "")
+        assert second.stderr.startswith("Client copy has begun")
+        secrets = {"CANAL_GROUP_TOKEN": instance.address.operator_token or ""}
+        command = [*again.split()[1:], "-g", instance.uri, "--token-env", "CANAL_GROUP_TOKEN"]
+        assert CliRunner(env=secrets).invoke(app, command).exit_code == 0
+        third = CliRunner().invoke(app, words)
+        read = [row for row in map(json.loads, third.stdout.splitlines()) if row["op"] == "READ"]
+        assert [row["shard"] for row in read] == ["s1"] * 3
+        assert "Shard s1" not in third.stderr
+        assert "has begun" not in third.stderr

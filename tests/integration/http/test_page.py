@@ -56,7 +56,6 @@ def test_an_operator_holds_stops_and_starts_and_others_only_look(
     page.until_text("#role", "active on")
     page.until_text("#shards", r"(?s)s0.*s1")
     assert not page.find("#shards button").is_enabled(), "nobody has logged in"
-    assert not page.find("#file-section").is_displayed()
     page.log_in("wrong", Keys.ENTER)
     page.until_text("#ask-text", "The token is unknown")
     assert not page.find("#shards button").is_enabled(), "a wrong token allows nothing"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from canal_group.actors.snapshot.page_chunk import read_rows
-from canal_group.actors.snapshot.page_connection import TableRefused
+from canal_group.actors.snapshot.page_connection import Hidden, TableRefused
 from canal_group.actors.snapshot.work import SelectedPage, TablePlan
+from canal_group.binlog.schema.ancestry import Ancestry
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.binlog.snapshot.page_reader import TableAltered
 from canal_group.merge.errors import SourceUnavailable
 from canal_group.merge.snapshot.cursor import KeyRange
+from canal_group.merge.snapshot.key import Key
 from canal_group.merge.snapshot.point import Point
 from canal_group.merge.snapshot.steps import ReadPage
 from canal_group.merge.snapshot.table_key import TableKey
@@ -56,6 +58,11 @@ class Readable:
     def key(self) -> TableKey:
         """The columns by which its rows are told apart."""
         return TableKey((KEY,), (pa.int64(),)) if self.signature else TableKey((), ())
+
+    def takes(self, rows: KeyRange | Sequence[Key]) -> bool:
+        """Return whether rows are named by keys of this table."""
+        keys = (rows.after, rows.until) if isinstance(rows, KeyRange) else rows
+        return all(key is None or len(key) == len(self.key.columns) for key in keys)
 
 
 class Pages:
@@ -129,8 +136,9 @@ class Pages:
         self,
         name: TableName,
         consumers: TableName,  # noqa: ARG002  nothing is renamed
-        origins: tuple[TableName, ...],  # noqa: ARG002  nothing depends on them
+        ancestry: Ancestry | None,  # noqa: ARG002  no rule protects a column
         where: str,
+        hidden: Hidden,  # noqa: ARG002  as above
     ) -> Readable:
         """Return how a table is read."""
         self._pause()

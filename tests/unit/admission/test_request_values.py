@@ -219,7 +219,7 @@ def test_a_strange_number_is_refused_in_a_sentence(gateway_client: GatewayServer
     assert shows_nothing_of_ours(str(refusal))
     assert len(refusal["message"]) < 300
     for field in ("epoch", "batch_id"):
-        assert f"{field} is " in rows_asked(gateway_client, f'{{{MINE}, "{field}": {number}}}')
+        assert f"{field}: " in rows_asked(gateway_client, f'{{{MINE}, "{field}": {number}}}')
     reply = rows_asked(gateway_client, f'{{{MINE}, "part": [0, {number}]}}')
     assert shows_nothing_of_ours(reply.partition("gRPC client debug context")[0])
 

@@ -42,8 +42,6 @@ def application() -> App:
         callers,
         None,  # type: ignore[arg-type]
         RecentLog(),
-        dict,
-        writable=True,
         hosts=["*"],
     )
 

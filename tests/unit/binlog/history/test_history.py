@@ -305,7 +305,7 @@ def test_a_statement_on_a_temporary_table_changes_no_other():
         "RENAME TABLE t TO u",
     )
     for offset, sql in enumerate(statements, 200):
-        assert not history.apply(change(offset, sql, thread_specific=True)), sql
+        assert not history.apply(change(offset, sql, temporary=True)), sql
     assert names(history) == ["a", "b"]
 
 

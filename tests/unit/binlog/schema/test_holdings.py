@@ -264,12 +264,32 @@ def test_temporary_tables_of_a_session():
         "DROP INDEX i ON t",
         "RENAME TABLE t TO x",
     ):
-        assert not run(made, sql, thread_specific=True)
-    assert set(run(made, "RENAME TABLE t TO x, u TO y", thread_specific=True).unknown) == {
-        *names("t", "x", "u", "y")
-    }
-    made = played("CREATE TABLE u (a INT)")
-    assert run(made, "CREATE TABLE t LIKE u", thread_specific=True).unknown == names("t")
+        assert not run(made, sql, temporary=True)
+    assert run(made, "CREATE TABLE v LIKE u", temporary=True).unknown == names("v")
+
+
+ON_A_TABLE = (
+    "ALTER TABLE t ADD b INT",
+    "CREATE INDEX i ON t (a)",
+    "DROP INDEX j ON t",
+    "RENAME TABLE t TO x",
+    "RENAME TABLE u TO y, t TO x",
+    "CREATE TABLE v LIKE t",
+)
+
+
+@pytest.mark.parametrize("sql", ON_A_TABLE)
+def test_a_call_with_a_temporary_table_changes_other_tables(sql):
+    """1. With the number of a definition it is understood. 2. Without one, what it names is asked for."""
+    before = ("CREATE TABLE t (a INT, KEY j (a))", "CREATE TABLE u (a INT)")
+    plain, numbered, unnumbered = (played(*before) for _ in range(3))
+    expected = run(plain, sql)
+    assert run(numbered, sql, thread_specific=True, took_effect=True) == expected
+    assert numbered.tables() == plain.tables()
+    record = run(unnumbered, sql, thread_specific=True)
+    assert record.unknown
+    assert expected.names <= record.names | {SourceName("app", "u")}
+    assert run(unnumbered, "ALTER TABLE none ADD b INT", thread_specific=True).unknown == names("none")
 
 
 def test_a_view_that_is_there_is_not_created_again():
@@ -380,7 +400,7 @@ def test_what_is_dropped_of_what_is_unknown_is_free():
     record = run(made, "DROP DATABASE app")
     assert (record.gone, made.table("app", "x")) == (("app",), None)
     assert made.table("o", "x").reason == "why"
-    assert run(made, "CREATE DATABASE IF NOT EXISTS o CHARSET latin1").schemas == ("o",)
+    assert run(made, "CREATE DATABASE IF NOT EXISTS o CHARSET latin1").conditional == (SourceName("o", ""),)
     assert (made.schema_collation("o"), made.table("o", "x").reason) == (None, "why")
     loaded = Catalog(UTF8MB4)
     loaded.load_schemas(copy.schemas_to_json())

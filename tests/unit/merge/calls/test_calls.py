@@ -15,7 +15,7 @@ from canal_group.merge.calls.call_field import fields_of
 from canal_group.merge.calls.docstring import docstring_of
 from canal_group.merge.calls.operators import GivePolicy, Resolve, SkipEvent, Trace, TraceKey
 from canal_group.merge.calls.resume import Resume
-from canal_group.merge.calls.values import ADMITTED, KEY_MAX, NAMED_MAX, SEARCH_BYTES_MAX
+from canal_group.merge.calls.values import ADMITTED, KEY_MAX, NAMED_MAX, SEARCHED
 from canal_group.merge.errors import UsageError
 from canal_group.merge.values.member import Policy
 from canal_group.merge.values.offset_range import OffsetRange
@@ -77,7 +77,7 @@ def test_a_policy_is_one_that_there_is(policy: object):
         (TraceKey, {"key": "shop.orders"}),
         (TraceKey, {"key": "shop.orders:" + "4" * KEY_MAX}),
         (TraceKey, {"key": "shop.orders:4", "within_bytes": 0}),
-        (TraceKey, {"key": "shop.orders:4", "within_bytes": SEARCH_BYTES_MAX + 1}),
+        (TraceKey, {"key": "shop.orders:4", "within_bytes": SEARCHED.most + 1}),
     ],
 )
 def test_what_an_operator_names_is_of_its_form_and_size(kind: type[Call[Any]], body: dict[str, Any]):

@@ -24,7 +24,7 @@ def keys(headers):
 
 
 def test_a_commit_time_ahead_of_the_sources_clock_takes_the_previous_key():
-    timeline = timeline_of([0])
+    timeline = timeline_of(1)
     timeline.read_clock(0, NOW)
     timeline.append(0, run_of(Tx(NOW - S), Tx(FAR), Tx(NOW)))
     out = timeline.advance()
@@ -36,7 +36,7 @@ def test_a_commit_time_ahead_of_the_sources_clock_takes_the_previous_key():
 
 
 def test_a_commit_time_within_the_bound_is_believed():
-    timeline = timeline_of([0], ahead_max_us=3 * S)
+    timeline = timeline_of(1, ahead_max_us=3 * S)
     timeline.read_clock(0, NOW)
     timeline.append(0, run_of(Tx(NOW + 3 * S), Tx(NOW + 3 * S + 1)))
     out = timeline.advance()
@@ -45,7 +45,7 @@ def test_a_commit_time_within_the_bound_is_believed():
 
 
 def test_all_fragments_share_the_fate_of_the_first_across_runs():
-    timeline = timeline_of([0])
+    timeline = timeline_of(1)
     source = Source(Tx(FAR, (1, 1, 1)), Tx(NOW))
     timeline.read_clock(0, NOW)
     for index in range(4):
@@ -57,7 +57,7 @@ def test_all_fragments_share_the_fate_of_the_first_across_runs():
 
 
 def test_a_low_watermark_raises_the_key_of_what_is_not_believed():
-    timeline = timeline_of([0, 0])
+    timeline = timeline_of(2)
     timeline.read_clock(0, NOW)
     timeline.low_watermark(0, NOW)
     timeline.append(0, run_of(Tx(FAR)))
@@ -67,7 +67,7 @@ def test_a_low_watermark_raises_the_key_of_what_is_not_believed():
 
 def test_a_later_reading_decides_about_what_came_in_before_it():
     """1. No clock is known, and a transaction of the far future holds its shard. 2. The clock is read."""
-    timeline = timeline_of([0, 0])
+    timeline = timeline_of(2)
     timeline.append(0, run_of(Tx(NOW), Tx(FAR), Tx(NOW + S)))
     timeline.append(1, run_of(Tx(NOW + 2 * S)))
     assert keys(timeline.advance()) == [NOW, NOW + 2 * S]
@@ -81,7 +81,7 @@ def test_a_later_reading_decides_about_what_came_in_before_it():
 
 
 def test_a_low_watermark_is_a_clock_reading_for_earlier_rows_only():
-    timeline = timeline_of([0, 0])
+    timeline = timeline_of(2)
     timeline.append(0, run_of(Tx(NOW), Tx(FAR)))
     timeline.low_watermark(0, NOW + S)
     timeline.append(0, run_of(Tx(FAR), first_sequence=2))
@@ -92,7 +92,7 @@ def test_a_low_watermark_is_a_clock_reading_for_earlier_rows_only():
 
 
 def test_an_old_low_watermark_says_nothing_of_the_clock():
-    timeline = timeline_of([0, 0])
+    timeline = timeline_of(2)
     timeline.low_watermark(0, NOW)
     timeline.append(0, run_of(Tx(FAR)))
     timeline.low_watermark(0, NOW)
@@ -101,7 +101,7 @@ def test_an_old_low_watermark_says_nothing_of_the_clock():
 
 
 def test_the_end_is_not_a_clock_reading():
-    timeline = timeline_of([0])
+    timeline = timeline_of(1)
     timeline.append(0, run_of(Tx(FAR)))
     timeline.low_watermark(0, END_OF_TIME_US)
     assert keys(timeline.advance()) == [FAR]
@@ -113,7 +113,7 @@ def test_a_low_watermark_of_a_fast_clock_is_withdrawn_when_it_is_set():
     """1. The source's clock is an hour ahead and promises that hour. 2. It is set right. 3. What commits then
     is not held until the hour is over, and is not ahead of what is out.
     """
-    timeline = timeline_of([0, 0])
+    timeline = timeline_of(2)
     timeline.read_clock(0, FAR)
     timeline.low_watermark(0, FAR)
     timeline.append(1, run_of(Tx(NOW)))
@@ -128,7 +128,7 @@ def test_a_low_watermark_of_a_fast_clock_is_withdrawn_when_it_is_set():
 
 
 def test_what_is_out_is_not_keyed_again():
-    timeline = timeline_of([0, 0])
+    timeline = timeline_of(2)
     timeline.append(0, run_of(Tx(FAR)))
     timeline.low_watermark(1, FAR)
     assert keys(timeline.advance()) == [FAR]
@@ -209,7 +209,7 @@ def test_a_disbelieved_time_is_not_late_for_a_client_past_its_key():
 
 
 def test_only_what_follows_a_disbelieved_transaction_is_disbelieved():
-    timeline = timeline_of([0])
+    timeline = timeline_of(1)
     source = Source(Tx(NOW), Tx(FAR, (1, 1)), Tx(NOW))
     timeline.read_clock(0, NOW)
     timeline.append(0, source.run(0, 2))
@@ -218,7 +218,7 @@ def test_only_what_follows_a_disbelieved_transaction_is_disbelieved():
 
 
 def test_a_low_watermark_in_bounds_stays_before_disbelieved_rows():
-    timeline = timeline_of([0, 0], ahead_max_us=S)
+    timeline = timeline_of(2, ahead_max_us=S)
     timeline.low_watermark(0, NOW)
     timeline.append(0, run_of(Tx(FAR)))
     timeline.read_clock(0, NOW - S)
@@ -228,7 +228,7 @@ def test_a_low_watermark_in_bounds_stays_before_disbelieved_rows():
 
 
 def test_a_reading_that_takes_keys_back_takes_the_watermark_back():
-    timeline = timeline_of([0, 0])
+    timeline = timeline_of(2)
     timeline.append(0, run_of(Tx(FAR)))
     timeline.low_watermark(1, NOW)
     timeline.read_clock(0, NOW)
@@ -288,14 +288,6 @@ def test_a_slow_answer_tells_the_clock_at_the_time_of_the_question():
     assert world.get().headers["commit_us"].tolist() == [NOW, NOW + 4 * S]
 
 
-def test_a_shard_that_joins_ahead_without_rows_withdraws_nothing():
-    timeline = timeline_of([0])
-    timeline.join(1, FAR)
-    timeline.read_clock(1, NOW)
-    assert timeline.frontier_us(1) == FAR
-    assert timeline.pending == 0
-
-
 @pytest.mark.parametrize("how", ["source_us", "low_watermark_us"])
 def test_a_shard_with_an_unknown_clock_leaves_when_it_is_known(how):
     world = World.of(Source(Tx(NOW + 4 * S)), Source(Tx(NOW), server=1))
@@ -310,7 +302,7 @@ def test_a_shard_with_an_unknown_clock_leaves_when_it_is_known(how):
 
 @pytest.mark.parametrize(("first_us", "then_us", "future"), [(NOW, FAR, True), (FAR, NOW, False)])
 def test_a_clock_read_inside_a_transaction_does_not_cover_its_rest(first_us, then_us, future):
-    timeline, source = timeline_of([0]), Source(Tx(FAR, (1, 1)))
+    timeline, source = timeline_of(1), Source(Tx(FAR, (1, 1)))
     timeline.read_clock(0, first_us)
     timeline.append(0, source.run(0, 1))
     begun = timeline.advance()
@@ -323,7 +315,7 @@ def test_a_clock_read_inside_a_transaction_does_not_cover_its_rest(first_us, the
 
 def test_a_delivered_time_is_believed_of_other_shards():
     """Its transaction waits for another shard's, which is out in part."""
-    timeline = timeline_of([0, 0])
+    timeline = timeline_of(2)
     timeline.append(0, Source(Tx(FAR, (1, 1))).run(0, 1))
     timeline.append(1, run_of(Tx(FAR), Tx(FAR + 1)))
     assert keys(timeline.advance()) == [FAR]

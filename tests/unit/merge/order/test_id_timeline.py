@@ -16,8 +16,8 @@ def tx(commit_us, order_id=0, rows=(1,)):
     return Tx(commit_us, rows, order_id=order_id)
 
 
-def timeline_of(shards, start_us=0):
-    return IdTimeline([start_us] * shards, AHEAD_MAX_US, within_us=WITHIN_US)
+def timeline_of(shards):
+    return IdTimeline(shards, AHEAD_MAX_US, within_us=WITHIN_US)
 
 
 def came_out(timeline):
@@ -144,7 +144,7 @@ def test_a_shard_that_counts_again_says_at_once_what_it_can_still_bring():
 
 def test_what_matters_to_a_skipped_shard_is_not_forgotten():
     """It counts again while a transaction is open, so that not all that could go out is out."""
-    timeline = timeline_of(3, start_us=1)
+    timeline = timeline_of(3)
     timeline.exclude(2)
     source = Source(tx(100, 10, (1, 1)))
     timeline.append(0, source.run(0, 1, 0))
@@ -190,7 +190,7 @@ def test_a_shard_that_joins_begins_after_what_went_out():
     timeline = timeline_of(1)
     timeline.append(0, run_of(tx(100, 50)))
     assert came_out(timeline) == [(0, 50, 50)]
-    timeline.join(1, 0)
+    timeline.join(1)
     timeline.append(1, run_of(tx(10, 8)))
     timeline.include(1)
     assert came_out(timeline) == [(1, 8, 50)]

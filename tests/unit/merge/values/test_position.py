@@ -256,11 +256,11 @@ def test_the_oldest_on_one_server_is_the_first_position_for_any_keys():
     assert oldest([first, second]) == oldest([second, first]) == first
 
 
-def test_of_positions_at_one_offset_the_oldest_has_the_smaller_key():
-    """The key is the floor of what follows: that of another cursor would make those of its shard late."""
-    first, second = Position("a.000001", 100, key_us=20), Position("a.000001", 100, key_us=10)
-    later = Position("a.000001", 900, key_us=5)
-    assert oldest([first, second, later]) == oldest([later, second, first]) == second
+def test_an_invented_key_does_not_make_a_later_commit_the_oldest():
+    """By the commit time of the other server's position, the shard would be opened after what was read."""
+    honest = Position("a.000001", 900, commit_us=90, key_us=100, server="a")
+    hostile = Position("b.000001", 4, commit_us=1_000, key_us=0, server="b")
+    assert oldest([honest, hostile]) == oldest([hostile, honest]) == honest
 
 
 def test_the_oldest_of_equal_servers_has_the_smaller_key():

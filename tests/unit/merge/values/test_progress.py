@@ -12,7 +12,7 @@ START = GroupPosition({"a": Position("bin.000001", 4), "b": Position("bin.000001
 
 
 def merged(*sources):
-    timeline = timeline_of([0] * len(sources))
+    timeline = timeline_of(1 * len(sources))
     for shard, source in enumerate(sources):
         timeline.append(shard, source.run(0, len(source.headers)))
     for shard in range(len(sources)):
