@@ -89,7 +89,7 @@ def _off(value: Any) -> Any:
 class ReaderSettings(Settings):
     """How a shard reads its source."""
 
-    #: a chunk ends at these bytes of events, or rows, or when the socket has no more data
+    #: a chunk ends when its rows hold these bytes, at these rows, or when the socket has no more data
     chunk_bytes_max: Count = 4 << 20
     chunk_rows_max: Count = 32_768
     #: interval in which an idle source sends heartbeats

@@ -357,7 +357,8 @@ class ChunkBuilder:
             for table, builder in chunk.tables.values()
         ]
         grown = sum(builder.grown for _, builder in chunk.tables.values())
-        headers["bytes"] += headers["bytes"] * grown // headers["bytes"].sum()
+        if grown:
+            headers["bytes"] += headers["bytes"] * grown // headers["bytes"].sum()
         return Chunk(
             headers=headers,
             names=names,
