@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
@@ -19,7 +19,7 @@ from canal_group.binlog.server.definitions.dictionary import Dictionary
 from canal_group.binlog.server.preflight.preflight import account_of
 from canal_group.binlog.server.source import SourceAddress, connect, query, server_facts
 from canal_group.binlog.snapshot.condition import ConditionRefused, checked_condition
-from canal_group.binlog.snapshot.page_reader import PageReader
+from canal_group.binlog.snapshot.page_reader import ALTERED, PageReader, TableAltered
 from canal_group.binlog.snapshot.page_size import PageSize
 from canal_group.binlog.snapshot.point_reader import PointReader
 from canal_group.binlog.snapshot.ranges import ranges_of
@@ -179,6 +179,7 @@ class PageConnection:
             hidden: see there.
 
         Raises:
+            TableAltered: it was altered just now.
             TableRefused: it cannot be read.
             SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
         """
@@ -205,19 +206,19 @@ class PageConnection:
             raise TableRefused(str(refused)) from refused
         # `a) OR (b` is refused as it stands, and `a LIMIT 1 -- ` in parentheses: pages need one expression.
         for condition in (f" WHERE {where}", f" WHERE ({where})") if where else ("",):
-            query(self._address, self._connection, f"{selected.select}{condition} LIMIT 0")
+            with _noting_alters():
+                query(self._address, self._connection, f"{selected.select}{condition} LIMIT 0")
         computed = frozenset(
             column.name for column in definition.logged if column.generated is not Generated.NO
         )
         return Readable(selected, order, PageSize(self._rows_max), where, computed)
 
     def plan(self, table: Readable) -> TablePlan:
-        """Return how the snapshot of a table begins; raises SourceUnavailable, SourceUnfit."""
-        order = table.order
+        """Return how the snapshot of a table begins; raises TableAltered, SourceUnavailable, SourceUnfit."""
         whole: tuple[KeyRange, ...] = (KeyRange(),)
-        if order is not None:
-            index = TableIndex(self._address, self._connection, self._facts, table.selected.source, order)
-            whole = ranges_of(index, order)
+        if table.order is not None:
+            with _noting_alters():
+                whole = ranges_of(self._index(table, table.order), table.order)
         return TablePlan(table.signature, table.key, table.computed, whole)
 
     def page(self, table: Readable, step: ReadPage) -> SelectedPage:
@@ -229,13 +230,20 @@ class PageConnection:
             CorruptEvent, UnsupportedEvent: a row cannot be read.
         """
         select = PageSelect(self._reader, table.selected)
-        pages = TablePages(select, self._points, table.order, table.size, condition=table.where)
+        index = None if table.order is None else self._index(table, table.order)
+        pages = TablePages(select, self._points, table.order, table.size, condition=table.where, index=index)
         page = pages.read(step.rows, step.attempt)
         schema, source = table.selected.schema, TableName(*table.selected.source)
         rows = read_rows(schema.arrow, page.selected.rows)
         return SelectedPage(
-            page.point, TableRows(schema.name, rows, source, schema.special, schema.lineage), page.last
+            page.point,
+            TableRows(schema.name, rows, source, schema.special, schema.lineage),
+            page.last,
+            page.end,
         )
+
+    def _index(self, table: Readable, order: RowOrder) -> TableIndex:
+        return TableIndex(self._address, self._connection, self._facts, table.selected.source, order)
 
     def why(self, name: TableName, error: CanalGroupError) -> str:
         """Return why the server refuses a table, and the statement that lets the account select its rows.
@@ -255,6 +263,17 @@ class PageConnection:
         """Return the statement that lets the account select all rows and columns of a table's schema."""
         account = account_of(self._address, self._connection)
         return f"GRANT SELECT ON {quoted(name.schema)}.* TO {account};"
+
+
+@contextlib.contextmanager
+def _noting_alters() -> Iterator[None]:
+    """Raise TableAltered for a server's error that an ALTER explains."""
+    try:
+        yield
+    except CanalGroupError as error:
+        if error.details.get("code") in ALTERED:
+            raise TableAltered(error.message) from error
+        raise
 
 
 def _order(definition: TableDefinition, hidden: Sequence[str]) -> RowOrder | None:

@@ -17,7 +17,7 @@ from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
 from canal_group.actors.snapshot.work import Work
 from canal_group.binlog.schema.ancestry import Ancestry
 from canal_group.binlog.server.source import SourceAddress
-from canal_group.binlog.snapshot.page_reader import TableAltered
+from canal_group.binlog.snapshot.page_reader import GONE, TableAltered
 from canal_group.binlog.snapshot.table_pages import WHOLE_BYTES_MAX, PageTooLarge
 from canal_group.binlog.snapshot.visibility import SettledLog
 from canal_group.merge.back_off import BackOff
@@ -122,8 +122,8 @@ class PageWorkers:
         left_s = None
         if self._snapshot.tables.ended:
             left_s = 0
-        elif estimated is not None and rows:
-            left_s = round(max(estimated - rows, 0) / (rows / took_s))
+        elif estimated is not None and 0 < rows < estimated:
+            left_s = round((estimated - rows) / (rows / took_s))
         return {
             "rows_estimated": estimated,
             "left_s": left_s,
@@ -220,14 +220,30 @@ class PageWorkers:
     def _do(self, number: int, connection: PageConnection, work: Work) -> None:
         match work.step:
             case PlanTable():
-                self._snapshot.planned(work, connection.plan(self._readable(connection, work)))
+                self._plan(connection, work)
             case ReadPage() as step:
                 self._read(number, connection, work, step)
 
+    def _plan(self, connection: PageConnection, work: Work) -> None:
+        self._pause(work.attempt - 1)
+        try:
+            self._snapshot.planned(work, connection.plan(self._readable(connection, work)))
+        except TableAltered:
+            self._snapshot.plan_missed(work)
+        except CanalGroupError as error:
+            # A table that was there may be dropped: the stream is not at its DROP yet.
+            known = self._cursor.wanted is None or name_text(work.name) in self._cursor.tables
+            if error.details.get("code") not in GONE or not known:
+                raise
+            self._snapshot.plan_missed(work)
+
+    def _pause(self, attempt: int) -> None:
+        """Wait before work that was done in vain is done again."""
+        if attempt:
+            self._stopped.wait(min(_AGAIN_FIRST_S * 2.0 ** min(attempt, 16), _AGAIN_MAX_S))
+
     def _read(self, number: int, connection: PageConnection, work: Work, step: ReadPage) -> None:
-        if step.attempt:
-            pause_s = min(_AGAIN_FIRST_S * 2.0 ** min(step.attempt, 16), _AGAIN_MAX_S)
-            self._stopped.wait(pause_s)
+        self._pause(step.attempt)
 
         def say(text: str | None) -> None:
             self._waits[number] = text

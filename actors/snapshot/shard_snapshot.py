@@ -149,6 +149,9 @@ class ShardSnapshot:
             self._at, changes, span = None, changes_in(chunk), span_of(chunk.run)
             if len(chunk.headers):
                 self._commit_us = int(chunk.headers["commit_us"][-1])
+            for name, table in self.tables.waiting if changes else ():
+                if change_of(name, changes) is TableChange.DROPPED:
+                    self._end(name, table, "")
             # Before the chunk is stored: whoever has acknowledged an event has what is to be read for it.
             moved = [
                 self._streamed(name, table, chunk, span, change_of(name, changes))
@@ -214,6 +217,14 @@ class ShardSnapshot:
                 self._follow(work.name, table)
                 self._go_on()
 
+    def plan_missed(self, work: Work) -> None:
+        """Note that a table was altered, or dropped, while it was planned."""
+        with self._lock:
+            table = self._current(work)
+            if table is not None:
+                self._begin_anew(work.name, table)
+                self._go_on()
+
     def failed(self, work: Work, why: str) -> None:
         """Note that a table cannot be read at all."""
         with self._lock:
@@ -235,7 +246,9 @@ class ShardSnapshot:
                 self._do(work.name, table, table.followed.handle(PageLost(number)))
                 return
             table.pages[number] = page
-            self._do(work.name, table, table.followed.handle(PageRead(number, page.point, page.last)))
+            self._do(
+                work.name, table, table.followed.handle(PageRead(number, page.point, page.last, page.end))
+            )
             self._go_on()
 
     def page_missed(self, work: Work, *, other_key: bool = False) -> None:
@@ -281,6 +294,9 @@ class ShardSnapshot:
         if change is not None:
             table.version += 1
         batches = [each.rows for each in chunk.tables if each.source == name]
+        if table.followed is None and change is TableChange.DROPPED:
+            self._end(name, table, "")
+            return True
         if table.followed is None:
             # A row may have moved by an image that lacks columns to where its cursor says that all was read.
             moves = any(ABSENT["after"] in rows.schema.names for rows in batches)
@@ -404,6 +420,9 @@ class ShardSnapshot:
             # Nothing follows it from here on.
             table.cursor = None
             _log.warning("snapshot of %s fails: %s", name, failure, extra={"shard": self._shard})
+        elif table.cursor is None or not table.cursor.done:
+            # The table was dropped: no row of it is left to read.
+            table.cursor = DONE
         table.failure = failure
 
     def _forget(self, name: TableName, table: Table) -> None:

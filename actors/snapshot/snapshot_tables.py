@@ -91,8 +91,15 @@ class SnapshotTables:
         self._begun = {name: table for name, table in self._begun.items() if not table.ended}
         return list(self._begun.items())
 
+    @property
+    def waiting(self) -> list[tuple[TableName, Table]]:
+        """The tables that were not begun."""
+        return [(name, self._all[name]) for name in self._waiting]
+
     def next(self) -> tuple[TableName, Table] | None:
         """Return a table to begin; None: none waits, or so many are being read."""
+        while self._waiting and self._all[self._waiting[0]].ended:
+            self._waiting.popleft()
         if not self._waiting or len(self.open()) >= TABLES_AT_ONCE:
             return None
         name = self._waiting[0]

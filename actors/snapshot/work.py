@@ -35,6 +35,8 @@ class SelectedPage:
     table: TableRows
     #: its last key; None: it ends its range
     last: Key | None
+    #: where a range without end ends, see `PageRead`
+    end: Key | None = None
 
 
 class Work(NamedTuple):

@@ -211,8 +211,11 @@ def server_error(address: SourceAddress, code: int, text: str) -> CanalGroupErro
 
     A server's text may quote values of rows: it is logged, and not in the error, which consumers may get.
     """
-    _note(address, code, text)
-    said = text if code in _OF_DRIVER else _MEANINGS.get(code, "error")
+    if code in _OF_DRIVER:
+        said = text
+    else:
+        said = _MEANINGS.get(code, "error")
+        _note(address, code, text)
     if code in ACCESS_CODES:
         return SourceUnfit(
             f"{address.title} denies {address}: {said} ({code}).",

@@ -40,8 +40,10 @@ _ERROR_HEAD = 9
 _PREPARED = struct.Struct("<xIHH")
 #: the statement's number, no cursor, once
 _EXECUTE = struct.Struct("<IBI")
-#: the table, its schema or a column is gone, or it was altered after the snapshot of the transaction
-_ALTERED = {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR, ER.BAD_FIELD_ERROR, 1412}
+#: the table or its schema is gone
+GONE = {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR}
+#: a column or an index is gone, or the table was altered after the snapshot of the transaction
+ALTERED = {ER.BAD_FIELD_ERROR, ER.KEY_DOES_NOT_EXITS, 1412}
 #: what is wrong with a row of a table that was altered since its definition was read
 _OTHERWISE = {"bad_decimal", "bad_enum", "bad_list"}
 
@@ -121,7 +123,7 @@ class PageReader:
                 for _ in range(sum(count + 1 for count in counts if count)):
                     driver._read_packet()  # noqa: SLF001
             except pymysql.MySQLError as error:
-                if error.args and error.args[0] in _ALTERED:
+                if error.args and error.args[0] in ALTERED | GONE:
                     raise _altered(table, error.args[0]) from error
                 raise
         return int(statement)
@@ -187,7 +189,7 @@ class PageReader:
             return packet
         self._is_receiving = False
         code, text = int.from_bytes(packet[1:3], "little"), packet[_ERROR_HEAD:].decode("utf-8", "replace")
-        raise _altered(table, code) if code in _ALTERED else server_error(self._address, code, text)
+        raise _altered(table, code) if code in ALTERED | GONE else server_error(self._address, code, text)
 
     def _fill(self, table: SelectedTable, packets: PacketReader) -> None:
         """Wait for more bytes."""

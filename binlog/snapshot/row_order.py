@@ -57,7 +57,7 @@ class RowOrder:
         for column in columns:
             for name in _MEANINGLESS:
                 column.pop(name, None)
-        return json.dumps([self.index, *columns], sort_keys=True)
+        return json.dumps(columns, sort_keys=True)
 
     @property
     def hint(self) -> str:

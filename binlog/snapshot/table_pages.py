@@ -14,6 +14,7 @@ from canal_group.binlog.snapshot.page import PAGE_BYTES, Page, PageQuery
 from canal_group.binlog.snapshot.page_reader import PageReader
 from canal_group.binlog.snapshot.page_size import PageSize
 from canal_group.binlog.snapshot.point_reader import PointReader
+from canal_group.binlog.snapshot.ranges import Index
 from canal_group.binlog.snapshot.row_order import RowOrder
 from canal_group.binlog.snapshot.selected_table import SelectedTable
 from canal_group.merge.snapshot.cursor import KeyRange
@@ -109,6 +110,8 @@ class TablePage:
     selected: Selected
     #: its last key; None: it ends its range
     last: Key | None
+    #: the table's last key, if rows follow in a range without end
+    end: Key | None
 
 
 class TablePages:
@@ -121,6 +124,7 @@ class TablePages:
         size: of its pages; all connections that read the table may share it.
         clock_s: a clock that never steps back.
         condition: which rows, SQL; empty: all.
+        index: its index, by which a range without end gets one; None: it has none.
     """
 
     def __init__(
@@ -131,9 +135,10 @@ class TablePages:
         size: PageSize,
         clock_s: Callable[[], float] = time.monotonic,
         condition: str = "",
+        index: Index | None = None,
     ) -> None:
         self._select, self._points, self._order = select, points, order
-        self._condition = condition
+        self._condition, self._index = condition, index
         self._size, self._clock_s = size, clock_s
 
     def read(self, rows: KeyRange | Sequence[Key], attempt: int = 0) -> TablePage:
@@ -147,7 +152,7 @@ class TablePages:
             PageTooLarge: it has too many bytes; the connection is closed.
             SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
         """
-        order, limit = self._order, None
+        order, limit, end = self._order, None, None
         if order is None:
             where = ""
         elif isinstance(rows, KeyRange):
@@ -166,10 +171,12 @@ class TablePages:
                     self._size.was_read(large.rows, large.size, self._clock_s() - began_s)
                 raise
             took_s = self._clock_s() - began_s
+            goes_on = limit is not None and len(selected.rows) == limit
+            if goes_on and self._index is not None and isinstance(rows, KeyRange) and rows.until is None:
+                # What is inserted after it from here on comes by the stream.
+                end = self._index.first("", last=True)
         assert page.point is not None, "a transaction that has ended has its point"
         count = len(selected.rows)
         if limit is not None:
             self._size.was_read(count, selected.bytes, took_s)
-        return TablePage(
-            page.point, selected, selected.last if limit is not None and count == limit else None
-        )
+        return TablePage(page.point, selected, selected.last if goes_on else None, end)

@@ -35,6 +35,8 @@ class PageRead:
     point: Point
     #: last key of the page; None: it ends its range
     last: Key | None
+    #: last key of the table at its point, where a range without end ends; None: it has an end, or keeps none
+    end: Key | None = None
 
 
 @dataclass(frozen=True, slots=True)

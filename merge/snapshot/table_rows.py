@@ -64,6 +64,7 @@ def _touch(touched: Touched[Image], rows: Any, key: TableKey, computed: frozense
         touched.settle(_where(before, ops != Op.INSERT))
         touched.settle(_where(after, ops != Op.DELETE))
         return
+    touched.incomplete.update(_where(after, (ops == Op.INSERT) & lacks.any(axis=1)))
     partial = (ops == Op.UPDATE) & lacks.any(axis=1)
     touched.settle(_where(before, (ops != Op.INSERT) & ~partial))
     touched.settle(_where(after, (ops != Op.DELETE) & ~partial))

@@ -10,7 +10,9 @@ Rules:
    the table, all of it is read again.
 4. A table without a key is read in one page, which enters only if nothing touched the table after `low`. It
    is tried a number of times.
-5. Rows that moved by images that lack columns are read again by their keys, until none is left; by a page
+5. A range without end ends at the last key that the table has at the point of its first page: rows that are
+   inserted later come by the stream, so a table that grows faster than it is read is read to its end.
+6. Rows that moved by images that lack columns are read again by their keys, until none is left; by a page
    that saw them move.
 
 It holds no rows. Whoever owns them does what it asks for, in order, and tells it.
@@ -80,8 +82,9 @@ class _Page:
     def left(self) -> KeyRange | None:
         """What follows it in its range; None: it ends the range, or reads keys."""
         assert self.read is not None, "a page that was placed was read"
-        goes_on = isinstance(self.rows, KeyRange) and self.read.last is not None
-        return KeyRange(self.read.last, self.rows.until) if goes_on else None  # type: ignore[union-attr]
+        if not isinstance(self.rows, KeyRange) or self.read.last is None:
+            return None
+        return KeyRange(self.read.last, self.rows.until or self.read.end)
 
 
 class TableSnapshot(Generic[ImageT]):
@@ -203,7 +206,7 @@ class TableSnapshot(Generic[ImageT]):
             self._log.begin_at(event.boundary)
             self._begins_anew = False
         if event.change is TableChange.DROPPED:
-            return self._end(EndTable("the table was dropped"))
+            return self._end(EndTable(""))
         if event.change is TableChange.REPLACED or len(self._again) > AGAIN_MAX:
             return self._end(PlanTable())
         return [*self._emit_due(), *self._ask()]

@@ -8,8 +8,9 @@ stream:
     an INSERT, a DELETE, or its
     key became another one
     images that lack columns        they are laid over it, in order: it is as it was after the last of them
-    an image that cannot be laid    it is dropped, and read again in a later page: laying a difference over a
-    over                            row that has it already would change the row twice
+    an INSERT that lacks columns    it is dropped, and read again in a later page, for their defaults
+    an image that cannot be laid    it is dropped, and read again: laying a difference over a row that has it
+    over                            already would change the row twice
 
 A row that gets another key by an image that lacks columns is read again in any case, also if no page has it:
 its old key may belong to what was not read yet, and its new key to what was.
@@ -45,6 +46,8 @@ class Touched(Generic[ImageT]):
 
     #: consumers have these rows whole, or know that they are gone
     settled: set[RowKey] = field(default_factory=set)
+    #: those of them that an INSERT without all columns has made
+    incomplete: set[RowKey] = field(default_factory=set)
     #: rows that got this key by an image that lacks columns
     moved: set[RowKey] = field(default_factory=set)
     #: rows changed by an image that cannot be laid over
@@ -55,7 +58,7 @@ class Touched(Generic[ImageT]):
     def __len__(self) -> int:
         """Count what it keeps, for a bound."""
         images = sum(map(len, self.images.values()))
-        return len(self.settled) + len(self.moved) + len(self.unsure) + images
+        return len(self.settled) + len(self.incomplete) + len(self.moved) + len(self.unsure) + images
 
     def settle(self, keys: Iterable[RowKey]) -> None:
         """Note rows that were inserted or deleted, or are in an image that says all of them."""
@@ -80,6 +83,7 @@ class Touched(Generic[ImageT]):
     def add(self, later: Touched[ImageT]) -> None:
         """Add what later events did."""
         self.settled |= later.settled
+        self.incomplete |= later.incomplete
         self.moved |= later.moved
         self.unsure |= later.unsure
         for key, images in later.images.items():
@@ -87,6 +91,8 @@ class Touched(Generic[ImageT]):
 
     def fate(self, key: RowKey) -> Fate:
         """Return the fate of a page's row."""
+        if key in self.incomplete:
+            return Fate.AGAIN
         if key in self.settled or key in self.moved:
             return Fate.DROPPED
         if key in self.unsure:

@@ -17,7 +17,7 @@ from support.sources.snapshot_client import SnapshotClient
 from support.sources.snapshot_lanes import Writer, begun, caught_up, filled, running, shown
 
 from canal_group.actors.snapshot import lane_snapshot, page_workers
-from canal_group.binlog.snapshot import page_reader, table_pages
+from canal_group.binlog.snapshot import page_reader, point_reader, table_pages
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_pause_resume_bad_condition_dropped_table_missing_right(server, address)
     try:
         with running(reader) as shard:
             client = SnapshotClient(shard, begun(address, *names, where=where, paused=True))
-            server.execute("INSERT INTO app.a VALUES (11, 'new')", "DROP TABLE app.d")
+            server.execute("DROP TABLE app.d", "INSERT INTO app.a VALUES (11, 'new')")
             client.read_until(lambda: client.copy.rows.get("a"), "a change")
             assert client.copy.rows == {"a": {11: {"id": 11, "v": "new"}}}
             assert client.lane.describe()["snapshot"]["paused"]
@@ -269,3 +269,81 @@ def test_select_on_some_columns_names_the_grant(server, address, references):
     assert client.copy.rows == {}
     failure = client.copy.mark.failed["app.part"]
     assert failure.endswith("GRANT SELECT ON `app`.* TO `canal_part`@`%`;")
+
+
+ALTERS = {
+    "another name of the index": ("RENAME INDEX u TO w", "RENAME INDEX w TO u"),
+    "another key": ("DROP INDEX u, ADD UNIQUE u (v)", "DROP INDEX u, ADD UNIQUE u (id)"),
+    "other columns": ("ADD COLUMN c INT", "DROP COLUMN c"),
+}
+
+
+@pytest.mark.parametrize("alters", ALTERS.values(), ids=ALTERS)
+def test_a_table_that_is_altered_while_it_is_read_is_read(server, address, alters):
+    """Six times between a look at the table, its plan and its pages."""
+    filled(server, "t", 3_000, options=", UNIQUE u (id)")
+    with running(address, rows_per_s=2_000) as shard:
+        client = SnapshotClient(shard, begun(address, "app.t"))
+        for round_ in range(6):
+            pages = len(client.copy.pages)
+            server.execute(f"ALTER TABLE app.t {alters[round_ % 2]}")
+            client.read_until(lambda seen=pages: len(client.copy.pages) > seen or client.copy.mark, "a page")
+        client.read_until(lambda: client.copy.mark, "the mark")
+    assert client.copy.mark.failed == {}
+    assert {key: row["v"] for key, row in client.copy.rows["t"].items()} == {
+        key: row["v"] for key, row in shown(server, "t").items()
+    }
+
+
+def test_a_table_that_is_dropped_before_it_is_read_did_not_fail(server, address):
+    """As tools do with the table that they have copied: before its turn, and while it is read."""
+    for table in ("t", "u", "_t_del"):
+        filled(server, table, 3_000)
+    with running(address, rows_per_s=3_000) as shard:
+        client = SnapshotClient(shard, begun(address))
+        client.read_until(lambda: client.copy.pages, "a page")
+        server.execute("DROP TABLE app._t_del", "DROP TABLE app.u")
+        client.read_until(lambda: client.copy.mark, "the mark")
+        status = client.lane.describe()["snapshot"]
+    assert client.copy.mark.failed == {}
+    assert status["failed"] == {}
+    assert client.copy.rows["t"] == shown(server, "t")
+
+
+def test_an_inserted_row_that_a_page_has_gets_its_defaults(mysql, source_address, tmp_path, monkeypatch):
+    """A row is inserted, by an image that lacks a column, after a page's point and before its SELECT."""
+    address = source_address(mysql, user="root", password=mysql.password, archive=options_of(tmp_path))
+    filled(mysql, "t", 100)
+    mysql.execute("ALTER TABLE app.t ALTER v SET DEFAULT 'usual'")
+    read_point, keys = vars(point_reader.PointReader)["_low"], iter((51,))
+
+    def insert_after(reader):
+        point = read_point(reader)
+        for key in keys:
+            mysql.execute("SET SESSION binlog_row_image = MINIMAL", f"INSERT INTO app.t (id) VALUES ({key})")
+        return point
+
+    monkeypatch.setattr(point_reader.PointReader, "_low", insert_after)
+    with running(address) as shard:
+        client = SnapshotClient(shard, begun(address, "app.t"))
+        client.read_until(lambda: client.copy.mark, "the mark")
+    assert client.copy.rows["t"][51] == {"id": 51, "v": "usual"}
+    assert client.copy.rows["t"] == shown(mysql, "t")
+
+
+def test_a_table_that_grows_faster_than_it_is_read_is_read(server, address):
+    """Rows are inserted after its last one, until the mark is there."""
+    filled(server, "t", 3_000)
+    with running(address, rows_per_s=2_000) as shard:
+        client = SnapshotClient(shard, begun(address, "app.t"))
+        for first in range(10_000, 60_000, 100):
+            values = ", ".join(f"({key}, 'new')" for key in range(first, first + 100))
+            server.execute(f"INSERT INTO app.t VALUES {values}")
+            client.read_until(
+                lambda key=first: client.copy.mark or key in client.copy.rows.get("t", {}), "rows"
+            )
+            if client.copy.mark:
+                break
+        assert client.copy.mark, "it ends while rows come"
+        client.read_until(caught_up(client, server, "t"), "all rows")
+    assert sum(len(ids) for *_, ids in client.copy.pages) < 10_000

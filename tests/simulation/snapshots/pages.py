@@ -201,7 +201,9 @@ class Pages:
         self._process.trouble.in_flight(self._process, name.table)
         keys = [row[KEY] for row in rows]
         self._process.note("{} rows {} of {} at {} to {}", name.table, keys, step.rows, point.low, point.high)
-        return SelectedPage(point, TableRows(name, read_rows(schema, batch), name), last)
+        is_open = isinstance(step.rows, KeyRange) and step.rows.until is None
+        end = (str(max(seen[name.table].rows)),) if is_open and last is not None else None
+        return SelectedPage(point, TableRows(name, read_rows(schema, batch), name), last, end)
 
     @contextmanager
     def _used(self, table: str) -> Iterator[None]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
+from canal_group.actors.snapshot.shard_snapshot import BEGINS_MAX, ShardSnapshot
 from canal_group.actors.snapshot.work import SelectedPage, TablePlan, Work
 from canal_group.merge.snapshot.cursor import (
     DONE,
@@ -252,18 +252,39 @@ def test_a_table_that_is_another_one_is_planned_again(how):
     assert not stream.snapshot.tables.failures
 
 
-@pytest.mark.parametrize("how", ["dropped", "an image without the key", "failed"])
+@pytest.mark.parametrize("is_planned", [True, False])
+def test_a_table_that_is_dropped_is_read(is_planned):
+    """No row of it is left."""
+    stream = Stream()
+    if is_planned:
+        stream.plan()
+    stream.read(200, op="ERASE")
+    assert not stream.snapshot.tables.failures
+    assert stream.snapshot.tables.ended
+    assert stream.snapshot.tables.done == 1
+
+
+def test_a_table_that_was_altered_is_planned_again():
+    stream = Stream()
+    work = stream.take()
+    for attempt in range(1, BEGINS_MAX):
+        assert work.attempt == attempt
+        stream.snapshot.plan_missed(work)
+        work = stream.take()
+    stream.snapshot.plan_missed(work)
+    assert "was begun 20 times" in next(iter(stream.snapshot.tables.failures.values()))
+
+
+@pytest.mark.parametrize("how", ["an image without the key", "failed"])
 def test_a_table_that_cannot_be_read_says_why(how):
     stream = Stream()
     work = stream.plan()
-    if how == "dropped":
-        stream.read(200, op="ERASE")
-    elif how == "failed":
+    if how == "failed":
         stream.snapshot.failed(work, "why")
     else:
         stream.read(200, rows_of((Op.UPDATE, {"id": 1, "v": 0}, {"id": None, "v": 1}), lacks=b"\1"))
     (why,) = stream.snapshot.tables.failures.values()
-    assert why in ("the table was dropped", "why") or "lacks a column of the key" in why
+    assert why == "why" or "lacks a column of the key" in why
     assert stream.snapshot.tables.ended
     stream.snapshot.page_read(work, page(200, 1))
     assert stream.pages == []

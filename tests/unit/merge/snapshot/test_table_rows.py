@@ -72,6 +72,13 @@ def test_images_that_lack_columns_are_laid_over_rows_in_order():
     assert not again
 
 
+def test_an_inserted_row_that_lacks_columns_is_read_again():
+    """The page may have its defaults, but an older state of what changed since."""
+    changes = [(INSERT, None, {"id": 2, "name": "a"}), (UPDATE, {"id": 2}, {"id": 2, "state": "old"})]
+    assert result(batch(*changes)) == ([PAGE[0], *PAGE[2:]], (("2",),))
+    assert result(batch((INSERT, None, whole(2)))) == ([PAGE[0], *PAGE[2:]], ())
+
+
 def test_a_whole_image_counts_more_than_one_that_lacks_columns():
     changes = [(UPDATE, {"id": 2}, {"id": 2, "name": "a"}), (UPDATE, whole(2), whole(2))]
     assert result(batch(*changes)) == ([PAGE[0], *PAGE[2:]], ())

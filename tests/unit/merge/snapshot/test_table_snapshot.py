@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -66,6 +67,14 @@ def test_a_page_waits_for_the_stream_and_its_range_goes_on():
     assert emitted.touched.settled == {(3,), (4,)}
     assert table.handle(PageEmitted(1, ())) == [ReadPage(2, KeyRange(("7",), None))]
     assert table.cursor.ranges == (KeyRange(("7",), None),)
+
+
+def test_a_range_without_end_ends_where_the_table_ends_at_its_page():
+    table, _ = snapshot(KeyRange(None, ("5",)), KeyRange(("5",)))
+    end = {"last": ("7",), "end": ("9",)}
+    for number, left in ((1, KeyRange(("7",), ("5",))), (2, KeyRange(("7",), ("9",)))):
+        table.handle(replace(read(number, 100), **end))
+        assert table.handle(PageEmitted(number, ()))[0].rows == left
 
 
 def test_what_a_page_has_seen_touches_nothing_of_it():
@@ -164,7 +173,7 @@ def test_a_table_of_another_key_is_read_from_its_beginning():
 
 def test_a_dropped_table_ends():
     table, _ = snapshot()
-    assert table.handle(streamed(150, change=TableChange.DROPPED)) == [EndTable("the table was dropped")]
+    assert table.handle(streamed(150, change=TableChange.DROPPED)) == [EndTable("")]
     assert table.ended
 
 
