@@ -172,7 +172,7 @@ class ShardSource:
         pages = PageSource(
             self._name, address, self._sink.select, self._ancestry, self._processing.hidden, settled, rows_max
         )
-        return snapshot_parts(settings, pages, position, host)
+        return snapshot_parts(settings, self._wiring.filter, pages, position, host)
 
     def remove_unused_pages(self) -> None:
         """Remove pages of snapshots that nobody reads any more, see `remove_unused`."""

@@ -90,6 +90,8 @@ class SnapshotParts:
     folder: Path
     #: encrypt them
     keys: Keys
+    #: name those by which they are made
+    rules: str
     #: most pages of one table in flight
     pages_max: int
     #: begins to read pages
@@ -150,7 +152,7 @@ class LaneSnapshot:
         same = start.server == server
         start = replace(start, created_s=start.created_s or created.get(start.file, 0))
         try:
-            pages = PageFolder(folder, self._parts.keys)
+            pages = PageFolder(folder, self._parts.keys, self._parts.rules)
             # Nobody knows where in another server's binlog the position is, nor what pages are worth if the
             # cursor was changed since: what was not handed out is read anew.
             follows = pages.follows(start) if same else ()

@@ -5,8 +5,8 @@ stream that is read again from an earlier position has the same pages at the sam
 
 Pages that are written together are one file, all of which is there or none: Arrow IPC streams, named by the
 positions of the first page and of the last: binlog file, offset, and the ordinal of its first row. They are
-as the shard stores them, after the rules: what they leave out is in no file. A file is encrypted if the
-archive is, with the id of the key before it.
+as the shard stores them, after the rules: what they leave out is in no file, and pages of other rules are
+removed. A file is encrypted if the archive is, with the id of the key before it.
 
 Whoever opens a folder owns it from then on: a process that was cut off, and does not know yet that another
 one has taken its place, adds nothing any more.
@@ -37,7 +37,7 @@ from canal_group.merge.values.header import HEADER
 from canal_group.merge.values.position import Position, file_order
 
 _SUFFIX: Final = ".page"
-#: has the token of whoever opened the folder last
+#: has the rules by which its pages were made, and the token of whoever opened the folder last
 _OWNER: Final = "owner"
 #: keys of the metadata of a file's schema
 _HEADER, _FACTS = b"header", b"facts"
@@ -72,18 +72,25 @@ class PageFolder:
     Args:
         folder: is made if it is not there.
         keys: encrypt the pages.
+        rules: name those by which the pages are made; without spaces.
 
     Raises:
         OSError: it cannot be made or read.
         DataError: it has a file that is not named as pages are.
     """
 
-    def __init__(self, folder: Path, keys: Keys = NO_KEYS) -> None:
+    def __init__(self, folder: Path, keys: Keys = NO_KEYS, rules: str = "") -> None:
         make_folder(folder)
-        self._folder, self._keys, self._token = folder, keys, secrets.token_hex(8)
-        replace_file(folder / _OWNER, self._token)
+        self._folder, self._keys = folder, keys
+        self._token = f"{rules} {secrets.token_hex(8)}"
         self._lock = threading.Lock()
         self._files = sorted(map(_page_file, folder.glob(f"*{_SUFFIX}")))
+        owner = folder / _OWNER
+        if self._files and not (owner.exists() and owner.read_text().startswith(f"{rules} ")):
+            # They may have in clear what a rule masks by now. The last one first: a crash leaves no gap.
+            while self._files:
+                self._files.pop().path.unlink(missing_ok=True)
+        replace_file(owner, self._token)
 
     @property
     def is_own(self) -> bool:

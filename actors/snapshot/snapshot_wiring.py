@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import shutil
@@ -21,7 +22,7 @@ from canal_group.actors.snapshot.page_workers import PageSource, PageWorkers
 from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
 from canal_group.binlog.archive.forms.key import NO_KEYS, read_keys
 from canal_group.binlog.server.source import SourceAddress
-from canal_group.conf.stream_settings import SnapshotSettings
+from canal_group.conf.stream_settings import FilterSettings, SnapshotSettings
 from canal_group.merge.errors import SourceUnfit
 from canal_group.merge.file_name import file_name
 from canal_group.merge.snapshot.cursor import SnapshotCursor
@@ -38,12 +39,13 @@ _log = logging.getLogger(__name__)
 
 
 def snapshot_parts(
-    settings: SnapshotSettings, pages: PageSource, position: Position, host: Host
+    settings: SnapshotSettings, rules: FilterSettings, pages: PageSource, position: Position, host: Host
 ) -> SnapshotParts:
     """Return the parts of the snapshot of a lane.
 
     Args:
         settings: how pages are read.
+        rules: apply to them.
         pages: where they come from.
         position: where the lane begins, with a cursor of a snapshot.
         host: of the shard.
@@ -78,7 +80,8 @@ def snapshot_parts(
         return PageWorkers(pages, snapshot, cursor, settings.workers, limit, host)
 
     start, pages_max = replace(position, snapshot=None), _AHEAD * settings.workers
-    return SnapshotParts(shard, cursor, start, folder, keys, pages_max, start_workers, host)
+    named = hashlib.sha256(rules.model_dump_json().encode()).hexdigest()
+    return SnapshotParts(shard, cursor, start, folder, keys, named, pages_max, start_workers, host)
 
 
 def remove_unused(address: SourceAddress) -> None:

@@ -153,6 +153,24 @@ def test_a_rule_that_begins_to_protect_a_key_refuses_its_cursor(server, address)
     assert MAIL.encode().hex() not in text + client.copy.mark.to_sql()
 
 
+def test_pages_from_before_a_rule_are_read_again_by_it(server, address):
+    """1. Pages are on the disk that a client has not acknowledged. 2. A rule masks a column of theirs."""
+    server.execute("CREATE TABLE app.t (id INT PRIMARY KEY, mail VARCHAR(40))")
+    server.execute("INSERT INTO app.t VALUES " + ", ".join(f"({n}, '{n:05}{MAIL}')" for n in range(3_000)))
+    with running(address) as shard:
+        client = SnapshotClient(shard, begun(address, "app.t"))
+        client.read_until(lambda: client.copy.pages, "a page")
+        copy = client.saved()
+        client.read_until(lambda: client.copy.mark, "the mark", free=False)
+    clear = {id_: row["mail"] for id_, row in copy.rows["t"].items()}
+    with running(address, rules=MASKED) as shard:
+        client = SnapshotClient(shard, copy)
+        client.read_until(lambda: client.copy.mark, "the mark")
+    rows = {id_: row["mail"] for id_, row in client.copy.rows["t"].items()}
+    assert rows == dict.fromkeys(range(3_000), "x") | clear
+    assert len(clear) < 3_000
+
+
 @pytest.mark.parametrize("key", [["5", "6"], ["'2020-01-01'"], ["_utf8mb4 X'ff'"]])
 def test_a_readers_cursor_with_keys_of_another_kind_is_planned_anew(server, address, key):
     """1. A cursor says that a part of a table is left. 2. A reader changes its literals. 3. All is read."""

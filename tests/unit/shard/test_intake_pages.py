@@ -120,7 +120,7 @@ class Opened:
     def __init__(self, folder, start=START, cursor=CURSOR, **options):
         self.snapshot, self.stops = None, 0
         self.ring = RingStore(ring_of("items", 16, 1))
-        parts = SnapshotParts("s0", cursor, start, folder, NO_KEYS, 1, self.begin, OS_HOST)
+        parts = SnapshotParts("s0", cursor, start, folder, NO_KEYS, "", 1, self.begin, OS_HOST)
         self.intake = Intake("s0", self.ring, Reader, start, snapshot=parts, **options)
         assert self.intake._reader.ready.wait(10)
 
