@@ -74,8 +74,8 @@ class SessionTables:
 
     def _note(self, session: int, statement: Statement) -> None:
         """Note the tables that CREATE TEMPORARY or DROP TEMPORARY TABLE names."""
-        words = Words(statement)
         try:
+            words = Words(statement)
             drops = words.skip("DROP")
             if not words.skip_to("TABLE"):
                 return
@@ -93,8 +93,8 @@ class SessionTables:
             return
 
     def _has_model(self, session: int, statement: Statement) -> bool:
-        words = Words(statement)
         try:
+            words = Words(statement)
             if not self._tables or not words.skip_to("LIKE"):
                 return False
             words.take()

@@ -60,3 +60,11 @@ def test_the_oldest_of_too_many_temporary_tables_is_forgotten():
     tables = SessionTables()
     taken(tables, 1, *(f"CREATE TEMPORARY TABLE t{number} (a INT)" for number in range(TABLES_MAX + 1)))
     assert taken(tables, 1, "TRUNCATE t0", "TRUNCATE t1", f"TRUNCATE t{TABLES_MAX}") == [False, True, True]
+
+
+@pytest.mark.parametrize("end", ["/* no end", "'no end", "`no end"])
+@pytest.mark.parametrize("begin", ["CREATE TEMPORARY TABLE u", "CREATE TABLE u LIKE t", "DROP TEMPORARY TABLE u"])
+def test_a_statement_that_cannot_be_read_changes_nothing(begin, end):
+    tables = SessionTables()
+    taken(tables, 1, "CREATE TEMPORARY TABLE t (a INT)", f"{begin} {end}")
+    assert taken(tables, 1, "TRUNCATE t", "TRUNCATE u") == [True, False]
