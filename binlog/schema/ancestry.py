@@ -1,7 +1,8 @@
 """Ancestry: where the values of a table have come from, by all statements that are known.
 
 A definition tells only what its expressions read now. A column that was computed keeps its values after the
-expression has gone, so its ancestry lasts until the column is dropped.
+expression has gone, and a column that was renamed keeps them under its new name, so the ancestry of both lasts
+until the column is dropped.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ READS_MAX = NAMES_MAX
 
 @dataclass(frozen=True, slots=True)
 class Ancestry:
-    """The former names of a table, and the columns that its columns were computed of."""
+    """The former names of a table, and the columns that its columns were computed of, or were once."""
 
     #: names that the table had, or that its rows were under; the latest last
     names: tuple[SourceName, ...] = ()
-    #: column -> columns that its expressions and defaults have read at any time; all as `folded` returns them
+    #: column -> columns that its expressions and defaults have read at any time, and its former names; all as
+    #: `folded` returns them
     reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def reading(self, reads: Mapping[str, Iterable[str]]) -> Ancestry:
@@ -52,15 +54,16 @@ class Ancestry:
             dropped: names, `folded`.
         """
         after: dict[str, list[str]] = {}
-        for column in self.reads.keys() - dropped:
+        for column in (self.reads.keys() | renamed.keys()) - dropped:
             names = self._reached(column)
             names += [renamed[name] for name in names if name in renamed]
+            names += [column] if column in renamed else []
             after[renamed.get(column, column)] = names
         return replace(self, reads={name: _unique(read, name) for name, read in after.items()})
 
     def _reached(self, column: str) -> list[str]:
         """Return the columns that a column was computed of, also by way of others."""
-        reached = dict.fromkeys(self.reads[column])
+        reached = dict.fromkeys(self.reads.get(column, ()))
         left = list(reached)
         while left:
             more = [name for name in self.reads.get(left.pop(), ()) if name not in reached]

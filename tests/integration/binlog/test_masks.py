@@ -85,6 +85,31 @@ def test_rules_follow_a_table_and_what_is_made_of_its_values(unprepared, source_
             assert [each.name for each in table.rows.schema.field("after").type] == ["id", "mail", "t"]
 
 
+def test_a_column_that_gave_its_name_to_another_stays_hidden(unprepared, source_address):
+    """1. A new column takes the name of a masked one, in one statement, and in two; 2. rows change."""
+    address, processing = source_address(unprepared), processing_of(FILTER)
+    start = end_of(unprepared, source_address)
+    unprepared.execute(
+        "CREATE TABLE app.customers (id INT PRIMARY KEY, mail VARCHAR(99), t INT)",
+        f"INSERT INTO app.customers VALUES (1, '{SECRET}', 1)",
+        "ALTER TABLE app.customers ADD new VARCHAR(99)",
+        "ALTER TABLE app.customers CHANGE mail old VARCHAR(99), CHANGE new mail VARCHAR(99)",
+        "UPDATE app.customers SET t = 2",
+        "ALTER TABLE app.customers CHANGE mail older VARCHAR(99)",
+        "ALTER TABLE app.customers ADD mail VARCHAR(99)",
+        "UPDATE app.customers SET t = 3",
+        "CREATE TABLE app.last (id INT PRIMARY KEY)",
+        "INSERT INTO app.last VALUES (1)",
+    )
+    definitions = definitions_of(address.name, of_app, always=True, protects=processing.protects)
+    with reading(address, start=start, definitions=definitions) as recorder:
+        await_rows(recorder, "last", 1)
+    tables, data = stored(recorder.chunks, processing)
+    assert SECRET.encode() not in data
+    names = [[each.name for each in table.rows.schema.field("after").type] for table in tables]
+    assert names.count(["id", "t", "mail"]) + names.count(["id", "mail", "t"]) == 3
+
+
 def test_values_computed_of_a_mask_stay_hidden_when_plain(unprepared, source_address):
     """1. columns of computed values become plain; 2. a reader goes on with the stored history."""
     address, processing = source_address(unprepared), processing_of(FILTER)

@@ -167,7 +167,20 @@ def computed(made, table="t", of="mail"):
     [
         (["ALTER TABLE t MODIFY low TEXT"], {"low"}),
         (["ALTER TABLE t MODIFY low TEXT", "ALTER TABLE t CHANGE low down TEXT"], {"down"}),
-        (["ALTER TABLE t MODIFY low TEXT", "ALTER TABLE t RENAME COLUMN mail TO post"], {"low"}),
+        (["ALTER TABLE t MODIFY low TEXT", "ALTER TABLE t RENAME COLUMN mail TO post"], {"low", "post"}),
+        (["ALTER TABLE t CHANGE mail post TEXT, DROP low", "ALTER TABLE t ADD mail TEXT"], {"post"}),
+        (["ALTER TABLE t RENAME COLUMN mail TO a, DROP low", "ALTER TABLE t CHANGE a b TEXT"], {"b"}),
+        (["ALTER TABLE t RENAME COLUMN mail TO id, RENAME COLUMN id TO mail, DROP low"], {"id", "mail"}),
+        (["ALTER TABLE t CHANGE mail post TEXT, DROP low", "ALTER TABLE t DROP post, ADD post TEXT"], set()),
+        (
+            [
+                "CREATE TABLE u LIKE t",
+                "ALTER TABLE u DROP low, CHANGE mail a TEXT",
+                "DROP TABLE t",
+                "RENAME TABLE u TO t",
+            ],
+            {"a"},
+        ),
         (["ALTER TABLE t MODIFY low TEXT", "ALTER TABLE t DROP mail, ADD mail TEXT"], {"low"}),
         (["ALTER TABLE t MODIFY low TEXT", "ALTER TABLE t DROP low, ADD low TEXT"], set()),
         (["ALTER TABLE t MODIFY low TEXT", "DROP TABLE t", CREATE], set()),

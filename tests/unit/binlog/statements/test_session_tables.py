@@ -63,7 +63,9 @@ def test_the_oldest_of_too_many_temporary_tables_is_forgotten():
 
 
 @pytest.mark.parametrize("end", ["/* no end", "'no end", "`no end"])
-@pytest.mark.parametrize("begin", ["CREATE TEMPORARY TABLE u", "CREATE TABLE u LIKE t", "DROP TEMPORARY TABLE u"])
+@pytest.mark.parametrize(
+    "begin", ["CREATE TEMPORARY TABLE u", "CREATE TABLE u LIKE t", "DROP TEMPORARY TABLE u"]
+)
 def test_a_statement_that_cannot_be_read_changes_nothing(begin, end):
     tables = SessionTables()
     taken(tables, 1, "CREATE TEMPORARY TABLE t (a INT)", f"{begin} {end}")
