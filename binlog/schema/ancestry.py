@@ -1,8 +1,8 @@
 """Ancestry: where the values of a table have come from, by all statements that are known.
 
 A definition tells only what its expressions read now. A column that was computed keeps its values after the
-expression has gone, and a column that was renamed keeps them under its new name, so the ancestry of both lasts
-until the column is dropped.
+expression has gone, and a column that was renamed keeps them as well, so the ancestry of both lasts until the
+column is dropped.
 """
 
 from __future__ import annotations
