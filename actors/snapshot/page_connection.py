@@ -59,6 +59,8 @@ _PASSING: Final = {
     3024,
 }
 _DRIVERS: Final = range(2000, 3000)
+#: codes of a server without the table, or without the schema
+NO_SUCH_TABLE: Final = {1146, 1049}
 
 
 #: returns the columns of a table whose values must not leave the shard as they are, see `Processing.hidden`
@@ -187,6 +189,7 @@ class PageConnection:
             raise TableRefused(f"what a page of it sees is {what}: {mends}")
         definition = self._dictionary.definition(SourceName(*name))
         if definition is None:
+            self._dictionary.check_shown(SourceName(*name))
             query(self._address, self._connection, probe(name))
             raise TableRefused(
                 "its definition is not understood, or the account does not see all of its columns: then run"

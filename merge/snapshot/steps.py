@@ -116,6 +116,8 @@ class EndTable:
 
     #: why not; empty: it was
     failure: str
+    #: whether the source has no such table any more
+    absent: bool = False
 
 
 Instruction: TypeAlias = PlanTable | ReadPage | EmitPage[Any] | EndTable

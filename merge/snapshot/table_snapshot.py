@@ -203,7 +203,7 @@ class TableSnapshot(Generic[ImageT]):
             self._log.begin_at(event.boundary)
             self._begins_anew = False
         if event.change is TableChange.DROPPED:
-            return self._end(EndTable("the table was dropped"))
+            return self._end(EndTable("the table was dropped", absent=True))
         if event.change is TableChange.REPLACED or len(self._again) > AGAIN_MAX:
             return self._end(PlanTable())
         return [*self._emit_due(), *self._ask()]
