@@ -214,11 +214,11 @@ def with_unread(world):
     drain(world, "copy")
 
 
-def read_anew(world, *tables):
+def read_anew(world, *tables, client="copy"):
     """Let an operator have tables read anew, one after the other, by snapshots that read them; the last one
     ends now.
     """
-    steer(world, ReadAgain("copy", tables[-1]))
+    steer(world, ReadAgain(client, tables[-1]))
     for shard, times in enumerate(TIMES):
         ends = [SnapshotEnd((name,)).to_text() for name in tables]
         marks = [Tx(times[-1], (0,), page=True, snapshot=end) for end in ends]
@@ -226,7 +226,7 @@ def read_anew(world, *tables):
     world.replay()
     while world.saving:
         world.save()
-    drain(world, "copy")
+    drain(world, client)
 
 
 def test_unread_tables_stay_until_a_snapshot_has_read_them():
@@ -248,6 +248,14 @@ def test_unread_tables_stay_until_a_snapshot_has_read_them():
     read_anew(world, "shop.b", "shop.a")
     assert unread_of(world) == world.stored["copy"].unread == {}
     assert not world.stored["app"].unread
+
+
+def test_a_snapshot_of_another_client_leaves_unread_tables():
+    world = shop()
+    with_unread(world)
+    read_anew(world, "shop.a", client="app")
+    assert world.stored["app"].cursor.snapshots == {}
+    assert unread_of(world) == world.stored["copy"].unread == UNREAD
 
 
 def test_unread_tables_are_stored_although_the_answer_is_lost():
