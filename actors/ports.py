@@ -7,8 +7,8 @@ the group's store. Their calls block, so the group makes them by `Host.blocking`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NoReturn, Protocol, TypeVar
 
@@ -16,6 +16,7 @@ from canal_group.merge.calls.client_id import checked_client_id
 from canal_group.merge.duration import duration
 from canal_group.merge.errors import ConfigError, UsageError
 from canal_group.merge.values.loss import Loss
+from canal_group.merge.values.marks.snapshot_mark import FailedTables
 from canal_group.merge.values.position import GroupPosition
 from canal_group.merge.well_known import NAME
 from canal_group.zookeeper.stop_mark import StopMark
@@ -251,6 +252,8 @@ class Subscription:
     quiet_since: GroupPosition | None = None
     #: whether it acknowledged once, or was asked to hold rows without
     lasting: bool = False
+    #: tables that its snapshots could not read, by shard
+    unread: Mapping[str, FailedTables] = field(default_factory=dict)
     #: why what is stored cannot be read: nothing else is known then, and nothing is written
     unreadable: ConfigError | None = None
 

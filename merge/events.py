@@ -14,6 +14,7 @@ from canal_group.merge.calls.call import Call
 from canal_group.merge.errors import CanalGroupError
 from canal_group.merge.values.header import HeaderRun
 from canal_group.merge.values.loss import Loss
+from canal_group.merge.values.marks.snapshot_mark import FailedTables
 from canal_group.merge.values.position import GroupPosition, Position
 
 C_co = TypeVar("C_co", bound=Call[Any], covariant=True)
@@ -36,6 +37,8 @@ class ConsumerState:
     quiet_since: GroupPosition | None = None
     #: whether it acknowledged once, or was asked to hold rows without
     lasting: bool = False
+    #: tables that its snapshots could not read, by shard
+    unread: Mapping[str, FailedTables] = field(default_factory=dict)
     #: why what is stored cannot be read: nothing else of the subscription is known
     unreadable: CanalGroupError | None = None
 

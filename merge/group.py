@@ -53,6 +53,7 @@ from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.commit_time import CommitTimes
 from canal_group.merge.values.lane import LIVE
 from canal_group.merge.values.loss import Purged
+from canal_group.merge.values.marks.snapshot_mark import SnapshotEnd
 from canal_group.merge.values.member import Role
 
 #: how long a position must stay purged before the clients that need it are set aside, microseconds; an
@@ -197,7 +198,7 @@ class Group:
             case ShardReported():
                 was_merging = self._stream.merging
                 self._stream.reported(event)
-                return self._went_on(was_merging)
+                return [*self._note_ends(event), *self._went_on(was_merging)]
             case ShardFailed():
                 self._stream.failed(event)
                 return self._set_purged_aside(event.at_us)
@@ -228,6 +229,15 @@ class Group:
             # The cursor of a resuming client may be before the position at which the shards are being opened.
             placed = all(cursor in opened_for for cursor in self._subscribers.cursors)
         return instructions if placed else [*instructions, *self._open_for_clients(event.at_us)]
+
+    def _note_ends(self, event: ShardReported) -> list[Instruction]:
+        """Note the ends of snapshots that a report has, before a client gets what follows them."""
+        if event.run is None or event.generation != self.generation:
+            return []
+        ends = [
+            end for text in event.run.snapshots.values() if (end := SnapshotEnd.of_text(text)) is not None
+        ]
+        return self._subscribers.snapshots_ended(self._stream.shards[event.shard], ends) if ends else []
 
     def _lost(self, event: ShardLost) -> list[Instruction]:
         left = self._stream.membership.members[event.shard].role is Role.LEFT

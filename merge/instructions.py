@@ -5,11 +5,13 @@ Their names are imperatives. A `number` is that of the call that is answered.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from canal_group.merge.errors import CanalGroupError
 from canal_group.merge.values.loss import Loss
+from canal_group.merge.values.marks.snapshot_mark import FailedTables
 from canal_group.merge.values.position import GroupPosition, Position
 from canal_group.merge.values.retention.kept_position import KeptPosition
 
@@ -85,6 +87,7 @@ class SaveCursor:
     #: see `ConsumerState`
     quiet_since: GroupPosition | None = None
     lasting: bool = False
+    unread: Mapping[str, FailedTables] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from canal_group.merge.calls.resume import Resume
 from canal_group.merge.errors import ServerUnavailable, UsageError
 from canal_group.merge.rows.chosen_types import parse_type
 from canal_group.merge.rows.row_key import RowKey
-from canal_group.merge.snapshot.client_progress import client_progress, without_lanes
+from canal_group.merge.snapshot.client_progress import client_progress, unread_tables, without_lanes
 from canal_group.merge.state_words import shard_words, shards_held
 from canal_group.merge.trace import single
 from canal_group.merge.values.chunk import TableName
@@ -140,7 +140,12 @@ class OperatorRequests:
         shards, full_rings = self._shards.status(group.get("shards", [])), group.get("full_rings", [])
         grouped = {shard["shard"]: shard for shard in group.get("shards", [])}
         clients = [
-            {**client, "snapshot": client_progress(client, shards)} for client in group.get("clients", [])
+            {
+                **client,
+                "snapshot": client_progress(client, shards),
+                "unread": unread_tables(client, shards),
+            }
+            for client in group.get("clients", [])
         ]
         return {
             "destination": self._destination,

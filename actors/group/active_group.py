@@ -258,9 +258,18 @@ class ActiveGroup:
                 _log.info(
                     "the shard has left", extra={"destination": self._standby.destination, "shard": name}
                 )
-            case do.SaveCursor(call, client_id, table_filter, cursor, dropped, losses, quiet_since, lasting):
-                saved = Subscription(client_id, table_filter, cursor, dropped, losses, quiet_since, lasting)
-                self._chore(self._save(call, saved))
+            case do.SaveCursor() as save:
+                saved = Subscription(
+                    save.client_id,
+                    save.filter,
+                    save.cursor,
+                    save.dropped,
+                    save.losses,
+                    save.quiet_since,
+                    save.lasting,
+                    save.unread,
+                )
+                self._chore(self._save(save.number, saved))
             case do.SaveDdl(version, text):
                 self._chore(self._save_ddl(version, text))
             case do.ForgetClient(call, client_id):

@@ -333,5 +333,6 @@ def _consumer(subscription: Subscription, lease: ConsumerLease | None) -> ev.Con
         losses=subscription.losses,
         quiet_since=subscription.quiet_since,
         lasting=subscription.lasting,
+        unread=subscription.unread,
         unreadable=subscription.unreadable,
     )

@@ -30,6 +30,7 @@ from canal_group.merge.errors import CanalGroupError, DataError, RetryableError,
 from canal_group.merge.values.chunk import Chunk, TableName
 from canal_group.merge.values.commit_time import END_OF_TIME_US
 from canal_group.merge.values.header import Flag, HeaderRun
+from canal_group.merge.values.marks.snapshot_mark import OVER
 from canal_group.merge.values.position import ANY_SERVER, Position
 
 _log = logging.getLogger(__name__)
@@ -154,7 +155,8 @@ class Intake:
         first = first or self._opened
         if first is None or self.ended is not None or self._closing.is_set():
             return False
-        if (text or None) != position.snapshot:
+        over = text is not None and text.startswith(OVER)
+        if (None if over else text) != position.snapshot:
             return False
         # Positions that only GTIDs identify may have the same file and offset.
         by_gtid = position.server == ANY_SERVER

@@ -27,11 +27,11 @@ from canal_group.actors.snapshot.table_changes import change_of, changes_in
 from canal_group.binlog.archive.forms.key import Keys
 from canal_group.merge.errors import DataError, ShardUnavailable
 from canal_group.merge.file_name import file_name
-from canal_group.merge.snapshot.client_progress import FAILED_MAX
-from canal_group.merge.snapshot.cursor import OVER, SNAPSHOT_TEXT_MAX, SnapshotCursor, name_of_text
+from canal_group.merge.snapshot.cursor import SNAPSHOT_TEXT_MAX, SnapshotCursor, name_of_text
 from canal_group.merge.snapshot.steps import TableChange
 from canal_group.merge.values.chunk import ABSENT, Chunk
 from canal_group.merge.values.header import Flag
+from canal_group.merge.values.marks.snapshot_mark import OVER, FailedTables
 from canal_group.merge.values.position import Position
 
 #: bytes of rows that a client has not acknowledged with which pages wait: changes come after them
@@ -211,7 +211,7 @@ class LaneSnapshot:
         if position is None or self._pages is None or self._freed:
             return
         try:
-            if position.snapshot == OVER:
+            if position.snapshot is not None and position.snapshot.startswith(OVER):
                 self._freed = True
                 if self._pages.is_own:
                     shutil.rmtree(self._parts.folder, ignore_errors=True)
@@ -235,18 +235,15 @@ class LaneSnapshot:
     def describe(self) -> dict[str, Any]:
         """Return its state as a JSON object; waits for no other thread."""
         snapshot, workers, writer = self._snapshot, self._workers, self._writer
-        tables, done = (
-            (len(self._cursor.tables), 0)
-            if snapshot is None
-            else (len(snapshot.tables.names), snapshot.tables.done)
-        )
-        failures = [] if snapshot is None else sorted(snapshot.tables.failures.items())
+        tables, done, unread = len(self._cursor.tables), 0, FailedTables()
+        if snapshot is not None:
+            tables, done, unread = snapshot.tables.there, snapshot.tables.done, snapshot.tables.unread
         return {
             "id": self._cursor.id,
             "tables": tables,
             "done": done,
-            "failed": {str(name): why for name, why in failures[:FAILED_MAX]},
-            "failed_tables": len(failures),
+            "failed": dict(unread.reasons),
+            "failed_tables": unread.count,
             "rows": 0 if snapshot is None else snapshot.rows,
             "paused": self._cursor.paused,
             "over": self._over or (snapshot is not None and snapshot.over),
@@ -307,7 +304,7 @@ class LaneSnapshot:
     def _enter_again(self, page: Chunk) -> None:
         header, text = page.headers[0], page.snapshot
         self._page_end = page.names[header["file"]], int(header["end_offset"]), int(header["row_end"])
-        if text == OVER:
+        if text is not None and text.startswith(OVER):
             self._over = True
         elif text is not None:
             # Who steers the snapshot does it by the position; how far it is, the page says.

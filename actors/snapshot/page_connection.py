@@ -188,6 +188,7 @@ class PageConnection:
             raise TableRefused(f"what a page of it sees is {what}: {mends}")
         definition = self._dictionary.definition(SourceName(*name))
         if definition is None:
+            self._dictionary.check_shown(SourceName(*name))
             query(self._address, self._connection, probe(name))
             raise TableRefused(
                 "its definition is not understood, or the account does not see all of its columns: then run"

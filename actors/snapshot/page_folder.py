@@ -34,6 +34,7 @@ from canal_group.merge.file_name import file_name
 from canal_group.merge.printable import escaped
 from canal_group.merge.values.chunk import Chunk, TableName, TableRows
 from canal_group.merge.values.header import HEADER
+from canal_group.merge.values.marks.snapshot_mark import SnapshotEnd
 from canal_group.merge.values.position import Position, file_order
 
 _SUFFIX: Final = ".page"
@@ -217,6 +218,8 @@ def _read_page(source: Any) -> KeptPage:
     rows = rows.replace_schema_metadata(metadata)
     headers = np.frombuffer(bytearray(header), HEADER)
     names, text, follows = tuple(facts["names"]), facts["snapshot"], tuple(facts["follows"])
+    if text is not None:
+        SnapshotEnd.of_text(text)
     if facts["mark"] is not None:
         at = PageAt(Position(names[0], 0, page_rows=int(headers["row_begin"][0])), 0)
         mark = mark_chunk(facts["mark"], at)

@@ -183,7 +183,10 @@ class PageWorkers:
         except CanalGroupError as error:
             if self._stopped.is_set() or passes(error):
                 raise
-            self._snapshot.failed(work, connection.why(work.name, error))
+            # An operator names a table to all shards, and some do not have it. A table that this shard has
+            # listed and that is gone may have been renamed: then its rows were not read.
+            absent = error.details.get("code") in GONE and self._cursor.wanted is not None
+            self._snapshot.failed(work, connection.why(work.name, error), absent=absent)
         except Exception as error:  # noqa: BLE001  a thread's end must not be silent, whatever ended it
             # The text of an error that nobody foresaw may hold a value of the source.
             where = "".join(traceback.format_tb(error.__traceback__)[-_FRAMES_MAX:])

@@ -29,7 +29,6 @@ from canal_group.actors.snapshot.work import SelectedPage, TablePlan, Work
 from canal_group.merge.errors import DataError
 from canal_group.merge.snapshot.cursor import (
     DONE,
-    OVER,
     SNAPSHOT_TEXT_MAX,
     KeyRange,
     SnapshotCursor,
@@ -225,12 +224,18 @@ class ShardSnapshot:
                 self._begin_anew(work.name, table)
                 self._go_on()
 
-    def failed(self, work: Work, why: str) -> None:
-        """Note that a table cannot be read at all."""
+    def failed(self, work: Work, why: str, *, absent: bool = False) -> None:
+        """Note that a table cannot be read at all.
+
+        Args:
+            work: of the table.
+            why: in a sentence.
+            absent: whether the source has no such table.
+        """
         with self._lock:
             table = self._current(work)
             if table is not None:
-                self._end(work.name, table, why)
+                self._end(work.name, table, why, absent=absent)
                 self._go_on()
 
     def page_read(self, work: Work, page: SelectedPage) -> None:
@@ -395,7 +400,9 @@ class ShardSnapshot:
 
     def _put_mark(self, at: PageAt) -> None:
         mark = self.tables.mark(self._shard, at.boundary)
-        chunk = self._store.processed(replace(mark_chunk(mark.to_sql(), at), snapshot=OVER))
+        chunk = self._store.processed(
+            replace(mark_chunk(mark.to_sql(), at), snapshot=self.tables.end.to_text())
+        )
         self._at, self.over = at.after(1), True
         self._store.put(chunk)
 
@@ -414,7 +421,7 @@ class ShardSnapshot:
         table.plan = None
         self._add(Work(name, table.attempt, table.version, PlanTable()))
 
-    def _end(self, name: TableName, table: Table, failure: str) -> None:
+    def _end(self, name: TableName, table: Table, failure: str, *, absent: bool = False) -> None:
         self._forget(name, table)
         if failure:
             # Nothing follows it from here on.
@@ -423,7 +430,7 @@ class ShardSnapshot:
         elif table.cursor is None or not table.cursor.done:
             # The table was dropped: no row of it is left to read.
             table.cursor = DONE
-        table.failure = failure
+        table.absent, table.failure = absent, failure
 
     def _forget(self, name: TableName, table: Table) -> None:
         table.followed = None

@@ -23,13 +23,11 @@ from canal_group.merge.snapshot.cursor import (
 from canal_group.merge.snapshot.table_rows import Image
 from canal_group.merge.snapshot.table_snapshot import TableSnapshot
 from canal_group.merge.values.chunk import TableName
-from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
+from canal_group.merge.values.marks.snapshot_mark import FailedTables, SnapshotEnd, SnapshotMark
 from canal_group.merge.values.position import Position
 
 #: tables that are read at a time
 TABLES_AT_ONCE: Final = 3
-#: tables that the mark at the end names because they failed, and characters of why
-NAMED_MAX, WHY_MAX = 100, 300
 
 
 @dataclass(slots=True)
@@ -49,6 +47,8 @@ class Table:
     pages: dict[int, SelectedPage] = field(default_factory=dict)
     #: why it cannot be read; empty: it can
     failure: str = ""
+    #: whether the source lacks the table: then no rows are to be read
+    absent: bool = False
 
     @property
     def ended(self) -> bool:
@@ -126,10 +126,25 @@ class SnapshotTables:
 
     def mark(self, shard: str, position: Position) -> SnapshotMark:
         """Return the mark at the end."""
-        failed = sorted((name_text(name), why) for name, why in self.failures.items())
-        named = {name: why[:WHY_MAX] for name, why in failed[:NAMED_MAX]}
-        client_id = self._cursor.client_id
-        return SnapshotMark(shard, client_id, "", replace(position, snapshot=None), named, len(failed))
+        failed = FailedTables.of({name_text(name): why for name, why in self.failures.items()})
+        at, client_id = replace(position, snapshot=None), self._cursor.client_id
+        return SnapshotMark(shard, client_id, "", at, failed.reasons, failed.count)
+
+    @property
+    def end(self) -> SnapshotEnd:
+        """What the group learns at the mark."""
+        return SnapshotEnd(self._cursor.wanted, self.unread)
+
+    @property
+    def unread(self) -> FailedTables:
+        """The tables that cannot be read, without those that the source does not have."""
+        failed = [(name, table) for name, table in self._all.items() if table.failure and not table.absent]
+        return FailedTables.of({name_text(name): table.failure for name, table in failed})
+
+    @property
+    def there(self) -> int:
+        """The number of tables, as far as they are known, without those that the source does not have."""
+        return sum(not table.absent for table in self._all.values())
 
     @property
     def names(self) -> list[TableName]:

@@ -11,6 +11,7 @@
     {prefix}/destinations/{dest}/{client}/dropped             persistent, if it was inactive for too long
     {prefix}/destinations/{dest}/{client}/losses              persistent, if its sources had purged rows
     {prefix}/destinations/{dest}/{client}/quiet_since         persistent, if it passed what is not kept
+    {prefix}/destinations/{dest}/{client}/unread              persistent, if a snapshot could not read tables
     {prefix}/destinations/{dest}/{client}/running             ephemeral
     {prefix}/destinations/{dest}/{client}/lease               persistent, the last consumer, with its epoch
 

@@ -270,11 +270,13 @@ class ResumeSnapshot(Steering):
 class StopSnapshot(Steering):
     """End the snapshot of a client id: rows that were not read yet do not come, and no mark says so.
 
+    Tables that an earlier snapshot could not read are given up too: `status` names them no more.
+
     Args:
         client_id: The client id.
 
     Raises:
-        UsageError: there is no such client id, or it has no snapshot.
+        UsageError: there is no such client id, or it has no snapshot and no such tables.
     """
 
 

@@ -26,7 +26,7 @@ from canal_group.merge.calls.consumers import (
     Touch,
     Unsubscribe,
 )
-from canal_group.merge.calls.operators import SetClientAside, Steering
+from canal_group.merge.calls.operators import SetClientAside, Steering, StopSnapshot
 from canal_group.merge.calls.resume import Resume
 from canal_group.merge.delivery.cursor_writes import OWN_CALL
 from canal_group.merge.delivery.phase import Phase
@@ -267,6 +267,7 @@ class Consumers:
             begin = self._stream.reconciled(base.ack if start is None else start)
             text = SnapshotCursor(f"{event.client_id}-{event.epoch}-{event.at_us}").to_json()
             begin = begin.with_snapshots(dict.fromkeys(begin.shards, text))
+            subscriber.continuation.forget_unread()
             refusals += subscriber.continuation.begin_snapshot(begin)
         elif start is not None:
             subscriber.continuation.begin_at(start, self._stream)
@@ -303,8 +304,13 @@ class Consumers:
         subscriber.writes.check_stored()
         # No two snapshots of a client have one id: pages of an earlier one are of no use.
         new_id = f"{call.client_id}-{subscriber.lease.epoch}-{asked.at_us}"
-        cursor = steered(subscriber.cursor, call, new_id)
-        refusals = subscriber.continuation.begin_snapshot(cursor)
+        cursor, at, refusals = subscriber.cursor, subscriber.continuation, list[Instruction]()
+        gives_up = isinstance(call, StopSnapshot) and bool(at.unread)
+        if cursor.snapshots or not gives_up:
+            cursor = steered(cursor, call, new_id)
+            refusals = at.begin_snapshot(cursor)
+        if gives_up:
+            at.forget_unread()
         said = Reply(asked.number, {"client_id": call.client_id, "shards": sorted(cursor.snapshots)})
         return [*refusals, *subscriber.answer_when_stored(said, self._stream)]
 

@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from canal_group.merge.calls.batch import Batch
@@ -28,6 +29,7 @@ from canal_group.merge.instructions import Instruction
 from canal_group.merge.order.stream import Stream
 from canal_group.merge.snapshot.cursor import SnapshotCursor
 from canal_group.merge.values.loss import Loss, with_loss
+from canal_group.merge.values.marks.snapshot_mark import FailedTables, SnapshotEnd
 from canal_group.merge.values.offset_range import OffsetRange, reaches_back, same_positions
 from canal_group.merge.values.position import GroupPosition, Position
 
@@ -53,6 +55,8 @@ class Continuation:
         self.cursor: GroupPosition | None = None
         #: what its sources had purged before it got it; stored with the cursor
         self.losses: tuple[Loss, ...] = ()
+        #: tables that its snapshots could not read, by shard; stored with the cursor
+        self.unread: Mapping[str, FailedTables] = {}
         #: where its cursor was before it passed what nothing is kept of; stored with it. None: it did not
         self.quiet_since: GroupPosition | None = None
         #: whether it acknowledged once, or was asked to hold rows without; stored with the cursor
@@ -79,7 +83,7 @@ class Continuation:
         self.cursor, self.losses, self.quiet_since = state.cursor, state.losses, state.quiet_since
         self.phase = Phase.DROPPED if state.dropped else Phase.WAITING
         self.new = state.cursor is None
-        self.lasting = state.lasting
+        self.lasting, self.unread = state.lasting, state.unread
         self.unreadable = state.unreadable
 
     def _go(self, step: Step) -> None:
@@ -183,10 +187,25 @@ class Continuation:
         cursor = stream.reconciled(start)
         self._move(cursor)
         self.quiet_since = None
+        self.forget_unread()
         if stream.holds(cursor):
             self.stand_at(cursor, stream)
         elif self.phase is Phase.READING:
             self._go(Step.SEEK)
+
+    def snapshot_ended(self, shard: str, end: SnapshotEnd) -> None:
+        """Note what a snapshot of a shard has come to, when the shard reports it."""
+        self._set_unread({**self.unread, shard: end.after(self.unread.get(shard, FailedTables()))})
+
+    def forget_unread(self) -> None:
+        """Note that an operator gives up the tables that were not read, or has the client begin elsewhere."""
+        self._set_unread({})
+
+    def _set_unread(self, unread: Mapping[str, FailedTables]) -> None:
+        left = {shard: tables for shard, tables in unread.items() if tables.count}
+        if left != self.unread:
+            self.unread = left
+            self._writes.changed()
 
     def check_snapshots(self, position: GroupPosition | None) -> None:
         """Return if a position that a consumer kept asks no source for more than its cursor does.
@@ -241,7 +260,8 @@ class Continuation:
         self._delivery.read_position.stand_at(reconciled, stream)
 
     def _note_shards(self, reconciled: GroupPosition) -> None:
-        """Have the cursor written if shards joined or left."""
+        """Have the cursor written if shards joined or left; a shard that left has no unread tables."""
+        self._set_unread({shard: each for shard, each in self.unread.items() if shard in reconciled.shards})
         if self.cursor is not None and not self.cursor.knows_shards_of(reconciled):
             self._writes.changed()
 

@@ -276,9 +276,8 @@ class Subscriber:
         if write.batch is not None:
             cursor, since = at.cursor_after(write.batch, stream)
         dropped, lasting = at.phase is Phase.DROPPED, at.lasting or write.batch is not None
-        return [
-            SaveCursor(write.call, self.client_id, self.filter, cursor, dropped, at.losses, since, lasting)
-        ]
+        stored = cursor, dropped, at.losses, since, lasting, at.unread
+        return [SaveCursor(write.call, self.client_id, self.filter, *stored)]
 
     def save_subscription(self, stream: Stream) -> list[Instruction]:
         """Write the subscription if it is unanswered or has changed, and no write is under way.
@@ -460,6 +459,7 @@ class Subscriber:
             "cursor": self.cursor.to_json() if self.cursor is not None else None,
             "cursor_commit_us": self.acknowledged_us(stream),
             "losses": to_dicts(self.continuation.losses),
+            "unread": {shard: each.to_dict() for shard, each in self.continuation.unread.items()},
             "outstanding": self.delivery.ledger.describe(at_us),
             "totals": asdict(self.delivery.ledger.totals),
         }

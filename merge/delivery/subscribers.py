@@ -15,8 +15,9 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from canal_group.merge.delivery.batch_limits import BatchLimits
@@ -27,6 +28,7 @@ from canal_group.merge.events import ConsumerState
 from canal_group.merge.instructions import Instruction
 from canal_group.merge.order.stream import Stream
 from canal_group.merge.values.loss import Purged, found_at_us
+from canal_group.merge.values.marks.snapshot_mark import SnapshotEnd
 from canal_group.merge.values.offset_range import reaches_back
 from canal_group.merge.values.position import ANY_SERVER, GroupPosition, Position
 
@@ -319,6 +321,12 @@ class Subscribers:
             subscriber.delivery.read_position.skip_consumed(self._stream)
         done = min(subscriber.delivery.done for subscriber in self._kept)
         return [*self._stream.free(done if self.pin is None else min(done, self.pin))]
+
+    def snapshots_ended(self, shard: str, ends: Iterable[SnapshotEnd]) -> list[Instruction]:
+        """Note the ends of snapshots of a shard, and write the subscriptions that they change."""
+        for subscriber, end in product(self._by_id.values(), ends):
+            subscriber.continuation.snapshot_ended(shard, end)
+        return [write for each in self._kept for write in each.save_subscription(self._stream)]
 
     def pass_quiet(self) -> list[Instruction]:
         """Move cursors past transactions of which nothing is kept, and write those that moved; see `free`."""

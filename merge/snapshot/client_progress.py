@@ -1,4 +1,4 @@
-"""How far the snapshot of a client id is: what its cursor says, and what those tell who read for it.
+"""How far the snapshot of a client id is, and which tables its snapshots could not read.
 
 A shard whose rows are being read tells how many tables and rows there are. Nothing is read for a client id
 without a consumer: then its cursor says which tables it has.
@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from canal_group.merge.duration import duration
 from canal_group.merge.snapshot.cursor import SnapshotCursor
+from canal_group.merge.values.marks.snapshot_mark import FailedTables
 from canal_group.merge.values.position import GroupPosition
 
-#: tables that cannot be read and are named
-FAILED_MAX: Final = 20
+#: unread tables of a client id that are shown with their reasons
+SHOWN_MAX: Final = 20
 
 
 def client_progress(client: Mapping[str, Any], shards: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -24,19 +25,53 @@ def client_progress(client: Mapping[str, Any], shards: Iterable[Mapping[str, Any
         client: its state, as the group tells it.
         shards: their states, as they tell them; each of `replays` may be a lane that reads for it.
     """
+    parts = _parts(client, shards)
+    return _summed(parts) if parts else None
+
+
+def unread_tables(client: Mapping[str, Any], shards: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the tables that snapshots of a client id could not read, as a JSON object; None: there are none.
+
+    They are those that are stored with its cursor, and those of the snapshot that is going on.
+
+    Args:
+        client: as in `client_progress`.
+        shards: as there.
+    """
+    stored = {shard: FailedTables.from_dict(value) for shard, value in client["unread"].items()}
+    counts, reasons = {shard: tables.count for shard, tables in stored.items()}, dict[str, str]()
+    parts = _parts(client, shards)
+    for shard in sorted({*stored, *parts}):
+        part = parts.get(shard, {"failed": {}, "failed_tables": 0})
+        named = {**stored.get(shard, FailedTables()).reasons, **part["failed"]}
+        counts[shard] = max(len(named), counts.get(shard, 0), part["failed_tables"])
+        reasons |= {f"{shard} {name}": why for name, why in sorted(named.items())}
+    count = sum(counts.values())
+    if not count:
+        return None
+    shown = dict(list(reasons.items())[:SHOWN_MAX])
+    return {
+        "words": f"tables that a snapshot could not read: {count:,};"
+        f" `canal-group snapshot again {client['client_id']} TABLE` reads one",
+        "reasons": shown,
+        "more": f"... and {count - len(shown):,} more" if count > len(shown) else "",
+        "shards": {shard: number for shard, number in counts.items() if number},
+    }
+
+
+def _parts(client: Mapping[str, Any], shards: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return the snapshot that is going on, by shard, as lanes tell it; empty: there is none."""
     cursor = client["cursor"]
     texts = {} if cursor is None else GroupPosition.from_json(cursor).snapshots
-    if not texts:
-        return None
     cursors = {shard: SnapshotCursor.from_json(text) for shard, text in texts.items()}
     ids = {each.id for each in cursors.values()}
-    parts = {shard: _of_cursor(each) for shard, each in cursors.items()}
+    parts: dict[str, Mapping[str, Any]] = {shard: _of_cursor(each) for shard, each in cursors.items()}
     for shard in shards:
         for lane in shard.get("replays", ()):
             told = lane.get("snapshot")
             if told is not None and told["id"] in ids:
                 parts[shard["shard"]] = told
-    return _summed(dict(sorted(parts.items())))
+    return dict(sorted(parts.items()))
 
 
 def without_lanes(shard: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,7 +100,6 @@ def _of_cursor(cursor: SnapshotCursor) -> dict[str, Any]:
 
 
 def _summed(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    failed = {f"{shard} {name}": why for shard, part in parts.items() for name, why in part["failed"].items()}
     left_s = _known([0 if part["over"] else part["left_s"] for part in parts.values()])
     progress = {
         "tables": _sum(part["tables"] for part in parts.values()),
@@ -79,15 +113,15 @@ def _summed(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "waits_for": next(
             (f"{shard}: {part['waits_for']}" for shard, part in parts.items() if part["waits_for"]), None
         ),
-        "failed": dict(sorted(failed.items())[:FAILED_MAX]),
-        "failed_tables": sum(part["failed_tables"] for part in parts.values()),
         "shards": [
             {
                 "shard": shard,
                 "tables": part["tables"],
                 "done": part["done"],
                 "rows": part["rows"],
-                "failed_tables": part["failed_tables"],
+                "left": None
+                if part["tables"] is None
+                else part["tables"] - part["done"] - part["failed_tables"],
             }
             for shard, part in parts.items()
         ],
@@ -102,8 +136,6 @@ def _words(progress: Mapping[str, Any]) -> str:
     words = [f"snapshot: tables read: {progress['done']:,}{tables}", f"rows: {progress['rows']:,}{estimate}"]
     if progress["left_s"] is not None:
         words.append(f"about {duration(progress['left_s'])} left")
-    if progress["failed_tables"]:
-        words.append(f"tables that cannot be read: {progress['failed_tables']:,}")
     if progress["paused"]:
         words.append("paused")
     if progress["waits_for"] is not None:

@@ -57,8 +57,6 @@ class TableCursor:
 
 #: a table of which all was read: by which key does not matter any more
 DONE: Final = TableCursor("")
-#: the text of a cursor when all of its tables have ended, and the mark that says so is in the stream
-OVER: Final = ""
 
 
 @dataclass(frozen=True, slots=True)

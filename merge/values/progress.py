@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from canal_group.merge.values.gtids.gtid import GtidSet
 from canal_group.merge.values.header import Flag, Headers, origin_of, page_rows
+from canal_group.merge.values.marks.snapshot_mark import OVER
 from canal_group.merge.values.position import GroupPosition, Position
 from canal_group.merge.values.resets.last_transaction import LastTransaction
 
@@ -115,7 +116,9 @@ def _stamped(position: Position, before: Position, created: Mapping[str, int]) -
 def _snapshot_at(sequence: int, snapshots: Mapping[int, str], before: str | None) -> str | None:
     """Return the text of a shard's snapshot after a header; None: it is over, or there is none."""
     known = max((each for each in snapshots if each <= sequence), default=None)
-    return before if known is None else snapshots[known] or None
+    if known is None:
+        return before
+    return None if snapshots[known].startswith(OVER) else snapshots[known]
 
 
 def _at_end(

@@ -135,7 +135,9 @@ def _print_client(out: Console, client: dict[str, Any]) -> None:
     if client.get("replay"):
         out.print(Text(f"{' ' * _INDENT}{_replay(client['replay'])}"))
     if client.get("snapshot"):
-        _print_snapshot(out, client["snapshot"])
+        out.print(Text(f"{' ' * _INDENT}{client['snapshot']['words']}"))
+    if client.get("unread"):
+        _print_unread(out, client["unread"])
     if client["error"]:
         out.print(Text(f"{' ' * _INDENT}error: {client['error']}", "red"))
     for loss in map(Loss.from_dict, client.get("losses", ())):
@@ -143,10 +145,10 @@ def _print_client(out: Console, client: dict[str, Any]) -> None:
         out.print(Text(f"{' ' * _INDENT}lost {loss}, at {when}", "red"))
 
 
-def _print_snapshot(out: Console, snapshot: dict[str, Any]) -> None:
-    out.print(Text(f"{' ' * _INDENT}{snapshot['words']}"))
-    for table, why in snapshot["failed"].items():
-        out.print(Text(f"{' ' * _INDENT}cannot be read: {table}: {why}", "red"))
+def _print_unread(out: Console, unread: dict[str, Any]) -> None:
+    reasons = [f"not read: {table}: {why}" for table, why in unread["reasons"].items()]
+    for line in filter(None, (unread["words"], *reasons, unread["more"])):
+        out.print(Text(f"{' ' * _INDENT}{line}", "red"))
 
 
 def _replay(replay: dict[str, Any]) -> str:

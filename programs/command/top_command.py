@@ -127,6 +127,8 @@ def _clients(state: dict[str, Any], before: dict[str, Any] | None) -> Table:
         )
         if client.get("snapshot"):
             table.add_row("", client["snapshot"]["words"])
+        if client.get("unread"):
+            table.add_row("", Text(client["unread"]["words"], "red"))
         if client["error"]:
             table.add_row("", Text(client["error"], "red"))
     return table

@@ -28,6 +28,7 @@ from canal_group.merge.values.chunk import (
     rows_schema,
 )
 from canal_group.merge.values.header import HEADER, WHOLE, Flag
+from canal_group.merge.values.marks.snapshot_mark import OVER
 from canal_group.merge.values.position import Position
 
 SEEDS = int(os.environ.get("CANAL_GROUP_SEEDS", "60"))
@@ -172,7 +173,7 @@ class Run:
         return page
 
     def put(self, chunk):
-        if chunk.snapshot:
+        if chunk.snapshot is not None and not chunk.snapshot.startswith(OVER):
             self.cursor = SnapshotCursor.from_json(chunk.snapshot)
         is_page = bool(chunk.headers["flags"][0] & Flag.PAGE)
         for table in chunk.tables:

@@ -10,6 +10,7 @@ from canal_group.merge.calls.client_id import checked_client_id
 from canal_group.merge.delivery.snapshot_steering import steerings
 from canal_group.merge.errors import ConfigError, UsageError
 from canal_group.merge.values.loss import from_dicts, to_dicts
+from canal_group.merge.values.marks.snapshot_mark import unread_of_json, unread_to_json
 from canal_group.merge.values.position import GroupPosition
 
 _log = logging.getLogger(__name__)
@@ -17,7 +18,7 @@ _log = logging.getLogger(__name__)
 CURSORS = Kind(
     "cursors",
     "its client id begins where the instance's settings say",
-    ("filter", "cursor", "dropped", "losses", "quiet_since", "lasting"),
+    ("filter", "cursor", "dropped", "losses", "quiet_since", "lasting", "unread"),
 )
 
 
@@ -97,6 +98,7 @@ def text_of(subscription: Subscription) -> str:
         **({"losses": json.dumps(to_dicts(subscription.losses))} if subscription.losses else {}),
         **({} if since is None else {"quiet_since": since.to_json()}),
         **({"lasting": ""} if subscription.lasting else {}),
+        **({"unread": unread_to_json(subscription.unread)} if subscription.unread else {}),
     }
     return json.dumps(members) + "\n"
 
@@ -119,6 +121,7 @@ def subscription_of(client_id: str, text: str) -> Subscription:
         from_dicts(json.loads(members.get("losses", "[]"))),
         None if since is None else GroupPosition.from_json(since),
         "lasting" in members,
+        unread_of_json(members.get("unread", "{}")),
     )
 
 
@@ -126,7 +129,7 @@ def _only_moved(before: Subscription, after: Subscription) -> bool:
     """Return whether only the positions in the cursor changed, and no operator steered a snapshot."""
     if before.cursor is None or after.cursor is None:
         return False
-    same = ("filter", "dropped", "losses", "lasting")
+    same = ("filter", "dropped", "losses", "lasting", "unread")
     if any(getattr(before, name) != getattr(after, name) for name in same):
         return False
     return (

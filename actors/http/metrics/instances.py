@@ -222,6 +222,9 @@ class InstanceFamilies(Families):
         gauge("replay_behind_seconds", "How far its replay is behind; 0: it has none.", behind_s)
         for part in (client.get("snapshot") or {}).get("shards", ()):
             self._add_snapshot((*of, part["shard"]), part)
+        for shard, tables in (client.get("unread") or {}).get("shards", {}).items():
+            what = "Tables that its snapshots could not read, until one has."
+            self._gauge("client_snapshot_failed_tables", what, tables, (*of, shard), (*_CLIENT, "shard"))
         gauge("away_seconds", "How long it has had no consumer; 0: it has one.", client["away_s"] or 0.0)
         gauge("outstanding_batches", "Batches delivered and not acknowledged.", len(outstanding))
         gauge("outstanding_rows", "Rows of these.", sum(batch["rows"] for batch in outstanding))
@@ -239,11 +242,9 @@ class InstanceFamilies(Families):
         count("rolled_back_batches", "Batches rolled back in this epoch.")
 
     def _add_snapshot(self, of: tuple[str, ...], part: Mapping[str, Any]) -> None:
-        left = None if part["tables"] is None else part["tables"] - part["done"] - part["failed_tables"]
         for name, what, value in (
             ("rows", "Rows that its snapshot has read since it was opened last.", part["rows"]),
-            ("tables_left", "Tables that its snapshot has still to read.", left),
-            ("failed_tables", "Tables that its snapshot cannot read.", part["failed_tables"]),
+            ("tables_left", "Tables that its snapshot has still to read.", part["left"]),
         ):
             self._gauge(f"client_snapshot_{name}", what, value, of, (*_CLIENT, "shard"))
 

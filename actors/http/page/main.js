@@ -239,10 +239,10 @@ function replayed(replay) {
   return `replay: ${replay.state} for ${seconds(replay.since_s)}${behind}${left}`;
 }
 
-// How far a snapshot is, as `status` says it, and which tables cannot be read.
-function snapshotOf(snapshot) {
-  const failed = Object.entries(snapshot.failed).map(([table, why]) => `${table}: ${why}`);
-  return [snapshot.words, ...failed].join("; ");
+// The tables that snapshots could not read, as `status` names them.
+function unreadOf(unread) {
+  const reasons = Object.entries(unread.reasons).map(([table, why]) => `${table}: ${why}`);
+  return [unread.words, ...reasons, unread.more].filter(Boolean).join("; ");
 }
 
 function showClients(state) {
@@ -262,8 +262,13 @@ function showClients(state) {
         clock(client.cursor_commit_us),
       ],
       note:
-        client.error ??
-        [client.replay ? replayed(client.replay) : "", client.snapshot ? snapshotOf(client.snapshot) : ""].filter(Boolean).join("; "),
+        [
+          client.error ?? (client.replay ? replayed(client.replay) : ""),
+          client.error ? "" : client.snapshot?.words,
+          client.unread ? unreadOf(client.unread) : "",
+        ]
+          .filter(Boolean)
+          .join("; "),
       actions: [
         [
           "roll back",

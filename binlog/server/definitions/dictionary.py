@@ -21,7 +21,7 @@ from canal_group.binlog.schema.catalog_entry import ShownTable, View
 from canal_group.binlog.schema.definition import SourceName, TableDefinition
 from canal_group.binlog.schema.sql import quoted_table
 from canal_group.binlog.schema.statement import ServerVersion
-from canal_group.binlog.server.answers import LISTING
+from canal_group.binlog.server.answers import LISTING, Row
 from canal_group.binlog.server.source import (
     ServerFacts,
     SourceAddress,
@@ -136,7 +136,7 @@ class Dictionary:
             SourceUnavailable, SourceUnfit: it does not answer, or not in time, or refuses.
         """
         try:
-            row = query_one(self._address, self._connection, f"SHOW CREATE TABLE {quoted_table(name)}")
+            row = self.check_shown(name)
         except (SourceUnavailable, SourceUnfit) as error:
             if error.details.get("code") in _NOT_SHOWN:
                 return None
@@ -148,6 +148,14 @@ class Dictionary:
             raise
         text = next((value for column, value in row.items() if column.startswith("Create ")), "")
         return ShownTable(*name, str(text), ServerVersion.parse(self._facts.version))
+
+    def check_shown(self, name: SourceName) -> Row:
+        """Return the row that shows a table. Only this says without SELECT that there is no such table.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
+        """
+        return query_one(self._address, self._connection, f"SHOW CREATE TABLE {quoted_table(name)}")
 
     def definition(self, name: SourceName) -> TableDefinition | None:
         """Return a table's definition; None if the server does not show it, or it is not understood.

@@ -92,19 +92,21 @@ def test_status_tells_of_a_snapshot_and_of_a_table_that_may_not_be_read(shop: Sh
         shop.serve(**options(tmp_path, **slow)) as instance,
         shop.connect(instance, client_id="copy", snapshot="initial") as consumer,
     ):
-        copy, said = Copy(consumer), {}
+        copy, said, unread = Copy(consumer), {}, {}
 
         def told() -> bool:
-            said.update(snapshots_of(instance, shop)["copy"]["snapshot"] or {})
-            return bool(said.get("failed")) and copy.reads > 0
+            client = snapshots_of(instance, shop)["copy"]
+            said.update(client["snapshot"] or {})
+            unread.update(client["unread"] or {})
+            return bool(unread) and copy.reads > 0
 
         copy.until(told)
-        (why,) = said["failed"].values()
-        assert list(said["failed"]) == ["s1 shop_1.orders"]
+        (why,) = unread["reasons"].values()
+        assert list(unread["reasons"]) == ["s1 shop_1.orders"]
         assert "SELECT is not granted (1142)" in why
         assert why.endswith(f"GRANT SELECT ON `shop_1`.* TO {account};")
         assert re.fullmatch(r"snapshot: tables read: [01] of 2, rows: .*", said["words"])
-        assert said["words"].endswith("tables that cannot be read: 1")
+        assert unread["words"].startswith("tables that a snapshot could not read: 1;")
         assert [part["shard"] for part in said["shards"]] == ["s0", "s1"]
         copy.complete(shop)
         assert {mark.shard: dict(mark.failed) for mark in copy.marks} == {

@@ -10,7 +10,7 @@ from typing import Any
 from canal_group.merge.snapshot.cursor import SnapshotCursor, name_text
 from canal_group.merge.values.chunk import Op
 from canal_group.merge.values.header import Flag
-from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
+from canal_group.merge.values.marks.snapshot_mark import OVER, SnapshotMark
 from canal_group.merge.values.position import Position
 from simulation.consumption import ViolationError
 from simulation.snapshots.server import Server
@@ -91,7 +91,7 @@ class ShardCopy:
             count == self.count, "{}: transaction {} comes after {} transactions", shard, count, self.count
         )
         if came.text is not None:
-            self.text = came.text or None
+            self.text = None if came.text.startswith(OVER) else came.text
         if header["flags"] & Flag.PAGE:
             self._page(source, header, (server.uuid, file, begin), came)
             return

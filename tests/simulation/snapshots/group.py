@@ -105,6 +105,7 @@ class GroupServer(Process):
                 save.losses,
                 save.quiet_since,
                 save.lasting,
+                save.unread,
             )
             for save in self._store.cursors.values()
         ]

@@ -278,6 +278,7 @@ class World:
                 save.losses,
                 save.quiet_since,
                 save.lasting,
+                save.unread,
             )
             for client, save in self.stored.items()
         )

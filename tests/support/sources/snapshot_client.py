@@ -11,7 +11,7 @@ from canal_group.merge.snapshot.cursor import SnapshotCursor
 from canal_group.merge.values.chunk import ABSENT, Op
 from canal_group.merge.values.header import Flag
 from canal_group.merge.values.lane import before_first
-from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
+from canal_group.merge.values.marks.snapshot_mark import OVER, SnapshotMark
 from canal_group.merge.values.position import GroupPosition, Position
 from canal_group.merge.values.progress import Progress
 
@@ -90,7 +90,8 @@ class SnapshotClient:
         at = Progress.at(GroupPosition({"s1": self.copy.position}))
         after = at.past(run.headers, run.names, ("s1",), (self.lane.held.intake.server,)).ack.shards["s1"]
         texts = [self.copy.position.snapshot, *(text for _, text in sorted(run.snapshots.items()))]
-        self.copy.position = replace(after, snapshot=texts[-1] or None)
+        over = texts[-1] is not None and texts[-1].startswith(OVER)
+        self.copy.position = replace(after, snapshot=None if over else texts[-1])
         return len(run)
 
     def read_until(self, condition: Any, what: str, polls: int = 1_000, free: bool = True) -> None:

@@ -183,14 +183,23 @@ def test_the_archive_of_a_shard_is_shown_or_why_nothing_is_written(capsys, monke
 
 
 def test_a_snapshot_is_said_below_its_client(capsys, monkeypatch):
-    snapshot = {"words": "snapshot: 3 of 4 tables", "failed": {"s0 shop_0.[red]": "SELECT command denied"}}
-    told = state(shard("s0", "mysql-bin.000002:4711"), clients=({**CLIENT, "snapshot": snapshot},))
-    lines = printed(capsys, monkeypatch, told, 80)
-    client = next(index for index, line in enumerate(lines) if line.startswith("client "))
-    assert lines[client:][-2:] == [
-        "  snapshot: 3 of 4 tables",
-        "  cannot be read: s0 shop_0.[red]: SELECT command denied",
-    ]
+    unread = {
+        "words": "tables not read: 21",
+        "reasons": {"s0 shop_0.[red]": "SELECT command denied"},
+        "more": "... and 20 more",
+    }
+    for snapshot, below in (
+        (None, []),
+        ({"words": "snapshot: 3 of 4 tables"}, ["  snapshot: 3 of 4 tables"]),
+    ):
+        client = {**CLIENT, "snapshot": snapshot, "unread": unread}
+        told = state(shard("s0", "mysql-bin.000002:4711"), clients=(client,))
+        assert printed(capsys, monkeypatch, told, 80)[-3 - len(below) :] == [
+            *below,
+            "  tables not read: 21",
+            "  not read: s0 shop_0.[red]: SELECT command denied",
+            "  ... and 20 more",
+        ]
 
 
 def test_a_refused_instance_file_is_named(capsys, monkeypatch):

@@ -184,7 +184,7 @@ def test_a_status_shows_only_the_cursors_of_the_tokens_client_ids(
     monkeypatch: pytest.MonkeyPatch,
 ):
     cursor = GroupPosition().to_json()
-    clients = [{"client_id": name, "cursor": cursor} for name in ("a", "b", "c")]
+    clients = [{"client_id": name, "cursor": cursor, "unread": {}} for name in ("a", "b", "c")]
     full = {
         "shard": "s0",
         "clients": ["a", "b"],

@@ -7,18 +7,19 @@ from dataclasses import replace
 import pytest
 from unit.meta.nodes import Nodes
 
-from canal_group.actors.group.stored.cursors import CURSORS, StoredCursors
+from canal_group.actors.group.stored.cursors import CURSORS, StoredCursors, subscription_of, text_of
 from canal_group.actors.meta.file import FileStore
 from canal_group.actors.meta.memory import MemoryStore
 from canal_group.actors.meta.periodic import PeriodicStore
 from canal_group.actors.meta.zookeeper import ZooKeeperStore
 from canal_group.actors.meta.zookeeper_texts import BYTES_MAX
-from canal_group.actors.ports import Subscription
+from canal_group.actors.ports import Key, Subscription
 from canal_group.actors.process.host import OsHost
 from canal_group.merge.errors import CoordinatorUnavailable, FencedError
 from canal_group.merge.snapshot.cursor import SnapshotCursor
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.loss import to_dicts, with_loss
+from canal_group.merge.values.marks.snapshot_mark import FailedTables
 from canal_group.merge.values.position import GroupPosition, Position
 from canal_group.zookeeper.tree import Tree
 
@@ -35,6 +36,7 @@ CURSOR = GroupPosition(
 LATER = CURSOR.with_shard("s0", Position("mariadb-bin.000003", 400))
 LOSSES = with_loss((), "s0", Position("bin.000001", 4), Position("bin.000002", 4), 1)
 READER = Subscription("1001", "shop\\..*", CURSOR, losses=LOSSES)
+UNREAD = replace(READER, unread={"s0": FailedTables.of({"shop.ä": "SELECT is not granted (1142)."}, 3)})
 QUIET = Subscription("1001", "", LATER, quiet_since=CURSOR)
 FRESH = Subscription("0007", "", None)
 MANY = Subscription(
@@ -84,10 +86,11 @@ def test_what_was_saved_is_loaded_in_order(store):
         Subscription("1001", "", None, dropped=True),
         Subscription("1001", "", None),
         QUIET,
+        UNREAD,
         replace(QUIET, quiet_since=None),
     ],
 )
-@pytest.mark.parametrize("before", [READER, QUIET, Subscription("1001", "x", None, dropped=True)])
+@pytest.mark.parametrize("before", [READER, QUIET, UNREAD, Subscription("1001", "x", None, dropped=True)])
 def test_a_save_replaces_all_of_the_client_ids_last_one(store, before, changed):
     async def play():
         cursors = cursors_in(store)
@@ -97,6 +100,20 @@ def test_a_save_replaces_all_of_the_client_ids_last_one(store, before, changed):
         assert await cursors.load() == [changed]
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    "damage", ["[]", '{"s0": {"reasons": {}}}', '{"s0": {"reasons": {"t": 1}, "count": 1}}']
+)
+def test_a_client_with_damaged_unread_tables_is_set_aside(damage):
+    text = json.loads(text_of(UNREAD))
+    assert subscription_of("1001", json.dumps({**text, "unread": "{}"})) == READER
+    del text["unread"]
+    assert subscription_of("1001", json.dumps(text)) == READER, "it was stored without the field"
+    store = MemoryStore()
+    store.put(Key(CURSORS, "1001"), json.dumps({**text, "unread": damage}), 1)
+    (loaded,) = asyncio.run(cursors_in(store).load())
+    assert loaded.unreadable is not None
 
 
 def test_what_was_removed_while_it_was_listed_is_left_out():
@@ -176,6 +193,7 @@ MOVED = replace(STEP, cursor=LATER)
         (replace(MOVED, filter="shop\\..*"), False),
         (replace(MOVED, dropped=True), False),
         (replace(MOVED, losses=LOSSES), False),
+        (replace(MOVED, unread=UNREAD.unread), False),
         (replace(MOVED, cursor=None), False),
         (replace(MOVED, cursor=LATER.with_shard("s2", Position("a.000001", 4))), False),
         (replace(MOVED, cursor=replace(LATER, retired=("s9",))), False),

@@ -65,10 +65,11 @@ def whole_state(destination="shop"):
         "cursor_commit_us": 500_000,
         "snapshot": {
             "shards": [
-                {"shard": "s0", "tables": 9, "done": 4, "rows": 77, "failed_tables": 2},
-                {"shard": "s1", "tables": None, "done": 4, "rows": 0, "failed_tables": 0},
+                {"shard": "s0", "tables": 9, "done": 4, "rows": 77, "left": 3},
+                {"shard": "s1", "tables": None, "done": 4, "rows": 0, "left": None},
             ]
         },
+        "unread": {"shards": {"s0": 2}},
         "totals": {
             "delivered_batches": 3,
             "delivered_rows": 9,
@@ -142,6 +143,15 @@ def test_a_snapshot_is_told_of_by_shard_and_client():
         assert value(families, f"client_snapshot_{name}", client_id="1001", shard="s0") == number
     left = families[f"{PREFIX}_client_snapshot_tables_left"].samples
     assert [each.labels["shard"] for each in left] == ["s0"], "of s1 it is not known how many there are"
+
+
+def test_unread_tables_are_counted_when_no_snapshot_goes_on():
+    state = whole_state()
+    (client,) = state["group"]["clients"]
+    client["snapshot"] = None
+    assert value(exposed(state), "client_snapshot_failed_tables", client_id="1001", shard="s0") == 2
+    client["unread"] = None
+    assert f"{PREFIX}_client_snapshot_failed_tables" not in exposed(state)
 
 
 @pytest.mark.parametrize(("pid", "there"), [(None, 0), (4711, 1)])

@@ -13,7 +13,7 @@ from canal_group.actors.snapshot.page_chunk import PageAt, mark_chunk
 from canal_group.actors.snapshot.page_folder import KeptPage, PageFolder
 from canal_group.binlog.archive.forms.key import Key, Keys
 from canal_group.merge.errors import DataError, ShardUnavailable
-from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
+from canal_group.merge.values.marks.snapshot_mark import OVER, SnapshotMark
 from canal_group.merge.values.position import Position
 
 
@@ -75,6 +75,13 @@ def test_a_damaged_page_is_named(pages, tmp_path):
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(DataError, match=r"bin\.000009-.*cannot be read"):
         list(pages[1].after(Position("bin.000009", 4)))
+
+
+def test_a_page_with_a_damaged_end_of_a_snapshot_is_named(tmp_path):
+    chunk, _ = page(PageAt(Position("bin.000009", 4), 7), 1)
+    PageFolder(tmp_path).add([KeptPage(replace(chunk, snapshot=OVER + "[]"), ())])
+    with pytest.raises(DataError, match="cannot be read"):
+        list(PageFolder(tmp_path).after(Position("bin.000009", 4)))
 
 
 def test_pages_that_are_written_together_are_there_or_not(tmp_path, monkeypatch):

@@ -13,7 +13,6 @@ from canal_group.actors.snapshot.shard_snapshot import BEGINS_MAX, ShardSnapshot
 from canal_group.actors.snapshot.work import SelectedPage, TablePlan, Work
 from canal_group.merge.snapshot.cursor import (
     DONE,
-    OVER,
     SNAPSHOT_TEXT_MAX,
     KeyRange,
     SnapshotCursor,
@@ -35,7 +34,7 @@ from canal_group.merge.values.chunk import (
     rows_schema,
 )
 from canal_group.merge.values.header import HEADER, WHOLE, Flag
-from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
+from canal_group.merge.values.marks.snapshot_mark import OVER, FailedTables, SnapshotEnd, SnapshotMark
 from canal_group.merge.values.position import Position
 
 FILE, SERVER, NAME = "bin.000001", "s", TableName("app", "t")
@@ -97,7 +96,8 @@ class Stream:
     @property
     def cursors(self):
         """The cursors of what was stored; None of one that has none, and of the mark at the end."""
-        return [SnapshotCursor.from_json(text) if text else None for text in self.texts]
+        texts = [None if text is None or text.startswith(OVER) else text for text in self.texts]
+        return [None if text is None else SnapshotCursor.from_json(text) for text in texts]
 
     def read(self, offset, *tables, **options):
         found = chunk(offset, *tables, **options)
@@ -306,7 +306,8 @@ def test_a_mark_says_that_all_tables_have_ended(why):
     assert not stream.snapshot.over
     stream.read(400, flags=Flag.END)
     assert stream.snapshot.over
-    assert stream.texts[-1] == OVER
+    end = SnapshotEnd.of_text(stream.texts[-1])
+    assert end == SnapshotEnd(("app.t",), FailedTables.of({"app.t": why} if why else {}))
     (sql,) = stream.chunks[-1].statements.column("sql").to_pylist()
     mark = SnapshotMark.of_sql(sql)
     assert (mark.shard, mark.client_id, mark.failed_count) == ("s0", "app", bool(why))

@@ -6,18 +6,20 @@ import pytest
 from support.group.builders import Source, Tx, World, drain
 
 from canal_group.merge import events as ev
-from canal_group.merge.calls.consumers import Ack, GetRange
+from canal_group.merge.calls.consumers import Ack, GetRange, Unsubscribe
 from canal_group.merge.calls.operators import (
     AddToSnapshot,
     PauseSnapshot,
     ReadAgain,
+    RemoveShard,
     ResumeSnapshot,
     SetClientAside,
     StopSnapshot,
 )
 from canal_group.merge.errors import DataError, RetryableError, RolledBack, UsageError
-from canal_group.merge.snapshot.cursor import OVER, SnapshotCursor
+from canal_group.merge.snapshot.cursor import SnapshotCursor
 from canal_group.merge.values.lane import LIVE, lane_of
+from canal_group.merge.values.marks.snapshot_mark import FailedTables, SnapshotEnd
 from canal_group.merge.values.offset_range import OffsetRange
 
 COUNT = 6
@@ -37,10 +39,10 @@ def text(number=0, **more):
     return SnapshotCursor(f"copy-{number}", **more).to_json()
 
 
-def with_pages(world, *, over=True, **more):
+def with_pages(world, *, over=True, end=SnapshotEnd(), **more):  # noqa: B008  it is frozen
     """Have replays bring two pages after each shard's fifth transaction, with the mark of the end."""
     for shard, times in enumerate(TIMES):
-        mark = [Tx(times[4], (0,), page=True, snapshot=OVER)] if over else []
+        mark = [Tx(times[4], (0,), page=True, snapshot=end.to_text())] if over else []
         pages = [Tx(times[4], (3,), page=True, snapshot=text(n, **more)) for n in (1, 2)]
         world.paged[shard] = Source(*map(Tx, times[:5]), *pages, *mark, *map(Tx, times[5:]))
 
@@ -192,6 +194,117 @@ def test_a_snapshot_is_paused_resumed_and_stopped_at_its_cursor():
         world.get("copy")
     world.report_all()
     assert len(drain(world, "copy")) == len(drain(world, "app")) > 0
+
+
+UNREAD = {name: FailedTables.of({"shop.a": "denied"}) for name in ("s0", "s1")}
+
+
+def unread_of(world):
+    return {name: FailedTables.from_dict(each) for name, each in described(world, "copy")["unread"].items()}
+
+
+def with_unread(world):
+    """Let a client read a snapshot to its end that could not read a table."""
+    drain(world, "app")
+    world.subscribe("copy", snapshot=True)
+    with_pages(world, end=SnapshotEnd(None, UNREAD["s0"]))
+    world.replay()
+    while world.saving:
+        world.save()
+    drain(world, "copy")
+
+
+def read_anew(world, *tables, client="copy"):
+    """Let an operator have tables read anew, one after the other, by snapshots that read them; the last one
+    ends now.
+    """
+    steer(world, ReadAgain(client, tables[-1]))
+    for shard, times in enumerate(TIMES):
+        ends = [SnapshotEnd((name,)).to_text() for name in tables]
+        marks = [Tx(times[-1], (0,), page=True, snapshot=end) for end in ends]
+        world.paged[shard] = Source(*map(Tx, times), *marks)
+    world.replay()
+    while world.saving:
+        world.save()
+    drain(world, client)
+
+
+def test_unread_tables_stay_until_a_snapshot_has_read_them():
+    """1. The mark is acknowledged, and another server takes over; 2. a snapshot of another table ends; 3. one
+    of the table does.
+    """
+    world = shop()
+    with_unread(world)
+    assert world.stored["copy"].cursor.snapshots == {}
+    assert unread_of(world) == world.stored["copy"].unread == UNREAD
+    world.epoch += 1
+    world.restart()
+    world.start()
+    world.open_all()
+    world.subscribe("copy")
+    assert unread_of(world) == UNREAD
+    read_anew(world, "shop.b")
+    assert unread_of(world) == UNREAD
+    read_anew(world, "shop.b", "shop.a")
+    assert unread_of(world) == world.stored["copy"].unread == {}
+    assert not world.stored["app"].unread
+
+
+def test_a_snapshot_of_another_client_leaves_unread_tables():
+    world = shop()
+    with_unread(world)
+    read_anew(world, "shop.a", client="app")
+    assert world.stored["app"].cursor.snapshots == {}
+    assert unread_of(world) == world.stored["copy"].unread == UNREAD
+
+
+def test_unread_tables_are_stored_although_the_answer_is_lost():
+    """They are written as soon as a shard reports them: a client may go on after the mark unacknowledged."""
+    world = shop()
+    drain(world, "app")
+    world.subscribe("copy", snapshot=True)
+    with_pages(world, end=SnapshotEnd(None, UNREAD["s0"]))
+    world.replay()
+    assert world.saving[0].unread
+    assert world.saving[0].cursor.snapshots
+    world.save(RetryableError("The answer is lost.", retry_after_s=0.1))
+    world.tick(1)
+    while world.saving:
+        world.save()
+    assert world.stored["copy"].unread == UNREAD
+    assert world.stored["copy"].cursor.snapshots
+    drain(world, "copy")
+    assert world.stored["copy"].unread == UNREAD
+
+
+@pytest.mark.parametrize("how", ["stopped", "moved", "moved with a snapshot", "removed"])
+def test_unread_tables_are_given_up_with_what_they_were_of(how):
+    world = shop()
+    with_unread(world)
+    start = world.stored["copy"].cursor
+    if how == "stopped":
+        assert steer(world, StopSnapshot("copy")) == {"client_id": "copy", "shards": []}
+        assert world.stored["copy"].cursor == start
+        with pytest.raises(UsageError, match="no snapshot"):
+            steer(world, StopSnapshot("copy"))
+    elif how == "removed":
+        number = world.call()
+        world.tell(ev.Asked(number, Unsubscribe("copy", world.epochs["copy"]), world.now_us))
+        world.result(number)
+        world.subscribe("copy")
+    else:
+        world.subscribe("copy", start=start, move=True, snapshot="snapshot" in how)
+    assert unread_of(world) == world.stored["copy"].unread == {}
+
+
+def test_unread_tables_of_a_shard_that_left_are_forgotten():
+    world = shop()
+    with_unread(world)
+    number = world.call()
+    world.tell(ev.Asked(number, RemoveShard("s1", now=True), world.now_us))
+    while world.saving:
+        world.save()
+    assert unread_of(world).keys() == world.stored["copy"].unread.keys() == {"s0"}
 
 
 def unanswered(world, call):
