@@ -202,8 +202,10 @@ class CursorChecks(OperatorChecks):
         for shard, (old, new) in enumerate(zip(consumption.durable, reaches, strict=True)):
             missed = new.passed - old.passed
             for other in others:
-                has = other.durable if self._at_once or other.keeps_position else other.known
-                lacking = missed - has[shard].passed if has else frozenset()
+                # A consumer that is away has not heard of what was stored last.
+                has = [other.durable, *([] if self._at_once or other.keeps_position else [other.known])]
+                stored = [each[shard].passed for each in has if each]
+                lacking = missed.difference(*stored) if stored else frozenset()
                 passed = not lacking
                 if other.keeps_position:
                     # The server knows where it continues before the cursor is written.
