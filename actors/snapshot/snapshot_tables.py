@@ -23,7 +23,7 @@ from canal_group.merge.snapshot.cursor import (
 from canal_group.merge.snapshot.table_rows import Image
 from canal_group.merge.snapshot.table_snapshot import TableSnapshot
 from canal_group.merge.values.chunk import TableName
-from canal_group.merge.values.marks.snapshot_mark import FailedTables, SnapshotEnd, SnapshotMark
+from canal_group.merge.values.marks.snapshot_mark import NAMED_MAX, FailedTables, SnapshotEnd, SnapshotMark
 from canal_group.merge.values.position import Position
 
 #: tables that are read at a time
@@ -126,9 +126,10 @@ class SnapshotTables:
 
     def mark(self, shard: str, position: Position) -> SnapshotMark:
         """Return the mark at the end."""
-        failed = FailedTables.of({name_text(name): why for name, why in self.failures.items()})
-        at, client_id = replace(position, snapshot=None), self._cursor.client_id
-        return SnapshotMark(shard, client_id, "", at, failed.reasons, failed.count)
+        failed, at = self.unread, replace(position, snapshot=None)
+        absent = sorted(name_text(name) for name, table in self._all.items() if table.absent)[:NAMED_MAX]
+        client_id = self._cursor.client_id
+        return SnapshotMark(shard, client_id, "", at, failed.reasons, failed.count, tuple(absent))
 
     @property
     def end(self) -> SnapshotEnd:

@@ -47,12 +47,15 @@ class SnapshotMark:
     failed: Mapping[str, str] = field(default_factory=dict)
     #: how many failed
     failed_count: int = 0
+    #: tables that were to be read and that the shard does not have; at most `NAMED_MAX`
+    absent: tuple[str, ...] = ()
 
     def to_sql(self) -> str:
         """Return the statement that stands for it."""
         facts = {"shard": self.shard, "client_id": self.client_id, "table": self.table}
         failed = {"failed": dict(self.failed), "failed_count": self.failed_count} if self.failed_count else {}
-        return mark_sql(_WORDS, {**facts, "position": self.position.to_dict(), **failed})
+        absent = {"absent": list(self.absent)} if self.absent else {}
+        return mark_sql(_WORDS, {**facts, "position": self.position.to_dict(), **failed, **absent})
 
     @classmethod
     def of_sql(cls, sql: str | None) -> SnapshotMark | None:
@@ -60,7 +63,8 @@ class SnapshotMark:
         facts = read_mark(_WORDS, sql)
         if facts is None:
             return None
-        return cls(**{**facts, "position": Position.from_dict(facts["position"])})
+        position, absent = Position.from_dict(facts["position"]), tuple(facts.get("absent", ()))
+        return cls(**{**facts, "position": position, "absent": absent})
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,8 @@ class UnreadTables:
         self._destination, self._client_id = destination, client_id
         #: shard and name in the source of each failed table that was named
         self._tables: set[tuple[str, str]] = set()
+        #: tables that no shard has, by the marks so far; None: there was no mark
+        self._absent: set[str] | None = None
 
     def note_begun(self, snapshot: str | None, cursor: GroupPosition) -> None:
         """Print why an option has no effect: a client id that has begun without a snapshot gets none.
@@ -139,12 +141,14 @@ class UnreadTables:
             )
 
     def check(self) -> None:
-        """Return if no table has failed.
+        """Return if no table has failed; print the names of those that no shard has.
 
         Raises:
             typer.Exit: at least one table has failed; the command ends with `ExitCode.FAILED`.
         """
-        if self._tables:
+        for name in sorted(self._absent or ()):
+            note(f"No shard has {name}: the snapshot has no rows of it.")
+        if self._tables or self._absent:
             raise typer.Exit(ExitCode.FAILED)
 
     def _command(self, table: str) -> str:
@@ -160,6 +164,7 @@ class UnreadTables:
                 self._note(mark)
 
     def _note(self, mark: SnapshotMark) -> None:
+        self._absent = {*mark.absent} if self._absent is None else self._absent.intersection(mark.absent)
         new = [name for name in mark.failed if (mark.shard, name) not in self._tables]
         self._tables.update((mark.shard, name) for name in new)
         for name in new:

@@ -170,5 +170,10 @@ def test_consume_ends_with_1_and_names_tables_that_failed(shop: Shop, tmp_path: 
         third = CliRunner().invoke(app, words)
         read = [row for row in map(json.loads, third.stdout.splitlines()) if row["op"] == "READ"]
         assert [row["shard"] for row in read] == ["s1"] * 3
-        assert "Shard s1" not in third.stderr
         assert "has begun" not in third.stderr
+        assert third.exit_code == 0, "shard s0 lacks the table, and s1 has read it"
+        command[command.index("shop_1.orders")] = "shop_1.nowhere"
+        assert CliRunner(env=secrets).invoke(app, command).exit_code == 0
+        fourth = CliRunner().invoke(app, words)
+        assert fourth.exit_code == 1
+        assert fourth.stderr.endswith("No shard has shop_1.nowhere: the snapshot has no rows of it.\n")
