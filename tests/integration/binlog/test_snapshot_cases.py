@@ -51,6 +51,13 @@ class Case(NamedTuple):
 
 SIMPLE = [f"CREATE TABLE app.{{t}} {NUMBERED}", few("{t}", *range(1, 9))]
 LARGE = [f"CREATE TABLE app.{{t}} {NUMBERED}", many("{t}")]
+PARTITIONED = [
+    (
+        f"CREATE TABLE app.{{t}} {NUMBERED} ENGINE = InnoDB PARTITION BY RANGE (id)"
+        " (PARTITION p0 VALUES LESS THAN (700), PARTITION p1 VALUES LESS THAN MAXVALUE)"
+    ),
+    many("{t}"),
+]
 WORDS = [f"CREATE TABLE app.{{t}} {WORDED}", few("{t}", "abc", "b", "c", value="1")]
 
 CASES = {
@@ -138,8 +145,43 @@ CASES = {
             few("exchanged", 2, 50, 51, value="'exchanged'"),
         ],
         ["ALTER TABLE app.{t} EXCHANGE PARTITION p0 WITH TABLE app.exchanged"],
-        vanish=True,
+        others=("exchanged",),
     ),
+    "drop_partition": Case(PARTITIONED, ["ALTER TABLE app.{t} DROP PARTITION p0"]),
+    "truncate_partition": Case(PARTITIONED, ["ALTER TABLE app.{t} TRUNCATE PARTITION p0, p1"]),
+    "reorganize_partition": Case(
+        PARTITIONED,
+        [
+            (
+                "ALTER TABLE app.{t} REORGANIZE PARTITION p0, p1 INTO (PARTITION q VALUES LESS THAN (1000),"
+                " PARTITION r VALUES LESS THAN MAXVALUE)"
+            ),
+            "ALTER TABLE app.{t} REMOVE PARTITIONING",
+        ],
+    ),
+    "convert_partition_to_table": Case(
+        PARTITIONED,
+        ["ALTER TABLE app.{t} CONVERT PARTITION p0 TO TABLE app.converted"],
+        engine="mariadb",
+    ),
+    "convert_table_to_partition": Case(
+        [
+            *PARTITIONED,
+            "ALTER TABLE app.{t} DROP PARTITION p1",
+            f"CREATE TABLE app.taken_in {NUMBERED} ENGINE = InnoDB",
+            few("taken_in", 800, 900),
+        ],
+        [
+            "ALTER TABLE app.{t} CONVERT TABLE app.taken_in TO PARTITION p1 VALUES LESS THAN (1000)",
+        ],
+        engine="mariadb",
+    ),
+    "ignored_duplicates": Case(
+        [f"CREATE TABLE app.{{t}} {NUMBERED}", many("{t}", "CONCAT('old ', n % 700)")],
+        ["ALTER IGNORE TABLE app.{t} ADD UNIQUE (v)"],
+        engine="mariadb",
+    ),
+    "repeated_drops": Case(PARTITIONED, ["ALTER TABLE app.{t} TRUNCATE PARTITION p0", few("{t}", 5, 6)] * 3),
     # Another case deletes them, before this table is begun.
     "deletes_of_unread_tables": Case(SIMPLE, []),
 }
