@@ -322,10 +322,10 @@ class LaneSnapshot:
         moved = [
             text
             for text, cursor in self._cursor.tables.items()
-            if not (cursor.done or text in self._cursor.moved)
+            if text not in self._cursor.moved
             and (
-                (name := name_of_text(text)) in partial
-                or change_of(name, changes) in (TableChange.REPLACED, TableChange.DROPPED)
+                (change := change_of(name := name_of_text(text), changes)) is TableChange.ROWS_MOVED
+                or (not cursor.done and (name in partial or change not in (None, TableChange.ALTERED)))
             )
         ]
         if not moved or self._over:

@@ -153,6 +153,11 @@ class ShardSnapshot:
                     self._end(name, table, "")
             # Before the chunk is stored: whoever has acknowledged an event has what is to be read for it.
             moved = [
+                self._begin_ended(name, table)
+                for name, table in self.tables.ended_of(changes)
+                if changes[name] is TableChange.ROWS_MOVED
+            ]
+            moved += [
                 self._streamed(name, table, chunk, span, change_of(name, changes))
                 for name, table in self.tables.open()
             ]
@@ -326,7 +331,7 @@ class ShardSnapshot:
             table.cursor = table.followed.cursor
             if not table.cursor.fits:
                 self._begin_anew(name, table)
-        return bool(touched.moved) or change in (TableChange.REPLACED, TableChange.DROPPED)
+        return bool(touched.moved) or change not in (None, TableChange.ALTERED)
 
     def _follow(self, name: TableName, table: Table) -> None:
         """Follow a table that was planned, if the stream is at a boundary."""
@@ -405,6 +410,16 @@ class ShardSnapshot:
         )
         self._at, self.over = at.after(1), True
         self._store.put(chunk)
+
+    def _begin_ended(self, name: TableName, table: Table) -> bool:
+        """Let a table that has ended be read once more before the mark; return whether more is to be read."""
+        if self.over:
+            return False
+        if table.attempt >= BEGINS_MAX:
+            self._end(name, table, _BEGINS)
+        else:
+            self.tables.wait_again(name)
+        return True
 
     def _begin_anew(self, name: TableName, table: Table) -> None:
         """Forget what was read of a table: it says nothing about what is there now."""

@@ -108,6 +108,18 @@ class SnapshotTables:
         self._waiting.popleft()
         return name, self._all[name]
 
+    def ended_of(self, names: Iterable[TableName]) -> list[tuple[TableName, Table]]:
+        """Return those tables of some names that have ended."""
+        return [(name, self._all[name]) for name in names if name in self._all and self._all[name].ended]
+
+    def wait_again(self, name: TableName) -> None:
+        """Let a table that has ended be begun again, after those that wait."""
+        table = self._all[name]
+        self._begun = {each: begun for each, begun in self._begun.items() if each != name}
+        if name not in self._waiting:
+            self._waiting.append(name)
+        table.cursor, table.failure = None, ""
+
     def select(self, lane: str) -> None:
         """Note that a page enters which a lane has selected."""
         self._cursor = replace(self._cursor, selected_by=lane)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from canal_group.merge.snapshot.steps import TableChange
-from canal_group.merge.values.chunk import Chunk, StatementKind, TableName
+from canal_group.merge.values.chunk import MOVES_ROWS, Chunk, StatementKind, TableName
 
-#: rows come without events, or another table gets the name
-_REPLACES: Final = re.compile(r"\b(IMPORT\s+(TABLESPACE|PARTITION)|OR\s+REPLACE)\b", re.IGNORECASE)
 #: canal's EventType of the statements that make another table of a name, or none
 _CHANGES: Final = {"RENAME": TableChange.REPLACED, "ERASE": TableChange.DROPPED}
-_ORDER: Final = (TableChange.ALTERED, TableChange.REPLACED, TableChange.DROPPED)
+_ORDER: Final = (TableChange.ALTERED, TableChange.REPLACED, TableChange.ROWS_MOVED, TableChange.DROPPED)
 
 
 def changes_in(chunk: Chunk) -> dict[TableName, TableChange]:
@@ -25,7 +22,7 @@ def changes_in(chunk: Chunk) -> dict[TableName, TableChange]:
     if chunk.statements is None:
         return {}
     found: dict[TableName, TableChange] = {}
-    texts = chunk.statements.select(["op", "sql", "tables"]).to_pylist()
+    texts = chunk.statements.select(["op", "tables"]).to_pylist()
     for text, source in zip(texts, chunk.statement_sources, strict=True):
         if source.kind is not StatementKind.DDL:
             continue
@@ -44,9 +41,7 @@ def change_of(name: TableName, changes: Mapping[TableName, TableChange]) -> Tabl
 
 
 def _change(statement: Mapping[str, Any]) -> TableChange:
-    op, tables = statement["op"], statement["tables"]
-    # An ALTER of several tables exchanges or converts a partition.
-    moves = any(each["role"] for each in tables) or (op == "ALTER" and len(tables) > 1)
-    if moves or _REPLACES.search(statement["sql"]):
-        return TableChange.REPLACED
-    return _CHANGES.get(op, TableChange.ALTERED)
+    # A rename has roles of its own.
+    if any(each["role"] == MOVES_ROWS for each in statement["tables"]):
+        return TableChange.ROWS_MOVED
+    return _CHANGES.get(statement["op"], TableChange.ALTERED)

@@ -24,7 +24,7 @@ from canal_group.binlog.schema.clauses.beginnings import Kind
 from canal_group.binlog.schema.statement import Statement
 from canal_group.binlog.statements.statement_reader import Change, Reading
 from canal_group.merge.errors import PositionPurged, UnsupportedEvent
-from canal_group.merge.values.chunk import StatementKind, StatementSource, TableName
+from canal_group.merge.values.chunk import MOVES_ROWS, StatementKind, StatementSource, TableName
 
 #: removes the rows from a count on from the open transaction; False, and nothing is removed: it cannot
 Undo = Callable[[int], bool]
@@ -184,17 +184,17 @@ class Statements:
         selection = [(each, name) for each, name in zip(changes, names, strict=True) if name is not None]
         if not selection:
             return []
-        labels = [name or TableName(*each[1:]) for each, name in zip(changes, names, strict=True)]
+        labels = [name or TableName(*each[1:3]) for each, name in zip(changes, names, strict=True)]
         renames = changes[0].op == _RENAME
         first = labels[1 if renames else 0]
         tables = [
             {
                 "schema": each.schema,
                 "table": each.table,
-                "role": _ROLES[index % len(_ROLES)] if renames else "",
+                "role": _ROLES[index % len(_ROLES)] if renames else MOVES_ROWS if change.moves_rows else "",
                 "kept": name is not None,
             }
-            for index, (each, name) in enumerate(zip(labels, names, strict=True))
+            for index, (change, each, name) in enumerate(zip(changes, labels, names, strict=True))
         ]
         columns = {
             "schema": first.schema,
@@ -204,7 +204,7 @@ class Statements:
             "ddl_schema": self._session(schema, selection),
             "tables": [] if about_none else tables,
         }
-        sources = tuple(TableName(*each[1:]) for each, _ in selection)
+        sources = tuple(TableName(*each[1:3]) for each, _ in selection)
         source = StatementSource(sources, kind, tuple(self._tables.origins(*each) for each in sources))
         self._builder.add_statement(columns, source)
         return selection

@@ -22,7 +22,12 @@ _QUERIES = ("SELECT", "WITH", "VALUES", "TABLE")
 _SCHEMAS = ("DATABASE", "SCHEMA")
 #: words of an ALTER TABLE that a second table follows: of EXCHANGE PARTITION, and of MariaDB's CONVERT
 _OTHER_TABLE = (("WITH", "TABLE"), ("TO", "TABLE"), ("CONVERT", "TABLE"))
-_BEFORE_TABLE = [first for first, _ in _OTHER_TABLE]
+#: words of an ALTER TABLE that removes rows, or brings rows, without row events
+_MOVES_ROWS = (
+    *((word, "PARTITION") for word in ("DISCARD", "DROP", "IMPORT", "REPAIR", "TRUNCATE")),
+    *((word, "TABLESPACE") for word in ("DISCARD", "IMPORT")),
+)
+_BEFORE_OTHER = {first for first, _ in (*_OTHER_TABLE, *_MOVES_ROWS)}
 #: tables that a statement changes, at most: the names after them are ignored
 CHANGES_MAX = 10_000
 
@@ -35,6 +40,8 @@ class Change(NamedTuple):
     schema: str
     #: empty where the statement is about the schema as a whole, or about no table
     table: str
+    #: whether rows of the table come or go without row events; TRUNCATE, ERASE and RENAME say so
+    moves_rows: bool = False
 
 
 _DEFINING = (Kind.DEFINITION, Kind.OTHER, Kind.UNKNOWN)
@@ -173,9 +180,9 @@ def _definition(words: Words) -> Reading:
     is_temporary = words.statement.temporary
     try:
         if words.skip("CREATE"):
-            words.skip("OR", "REPLACE")
+            replaces = words.skip("OR", "REPLACE")
             if words.skip("TABLE"):
-                return _create_table(words)
+                return _create_table(words, replaces=replaces)
             _create_index(words, changes)
         elif words.skip("DROP"):
             if words.skip_any("TABLE", "TABLES"):
@@ -197,10 +204,10 @@ def _definition(words: Words) -> Reading:
     return Reading(Kind.TEMPORARY) if is_temporary else Reading(Kind.DEFINITION, tuple(changes))
 
 
-def _create_table(words: Words) -> Reading:
+def _create_table(words: Words, *, replaces: bool) -> Reading:
     try:
         words.skip_if_exists()
-        change = _change(words, "CREATE")
+        change = _change(words, "CREATE")._replace(moves_rows=replaces)
         return Reading(Kind.ROWS if _has_query(words) else Kind.DEFINITION, (change,))
     except UnreadableError:  # it may have a query
         return Reading(Kind.UNKNOWN)
@@ -276,15 +283,17 @@ def _drop_tables(words: Words, changes: list[Change]) -> None:
 def _alter_table(words: Words, changes: list[Change]) -> None:
     """Find the table, and the name that it may get: then it is renamed, whatever else changes.
 
-    Rows go from one table to another with a partition that is exchanged or converted.
+    Rows go from one table to another with a partition that is exchanged or converted. IGNORE removes rows
+    that a new key or partition does not take.
     """
-    while words.skip_any("ONLINE", "OFFLINE", "IGNORE"):
-        pass
+    moves_rows = False
+    while words.sees_any("ONLINE", "OFFLINE", "IGNORE"):
+        moves_rows |= words.take().word == "IGNORE"
     if not words.skip("TABLE"):
         return
     words.skip_if_exists()
     changes.append(_change(words, "ALTER"))
-    while words.skip_to("RENAME", *_BEFORE_TABLE, flat=True):
+    while words.skip_to("RENAME", *_BEFORE_OTHER, flat=True):
         if words.skip("RENAME"):
             if not words.sees_any("COLUMN", "INDEX", "KEY"):
                 words.skip_any("TO", "AS", "=")
@@ -292,8 +301,11 @@ def _alter_table(words: Words, changes: list[Change]) -> None:
                 changes[:] = [changes[0]._replace(op="RENAME"), target]
         elif len(changes) < CHANGES_MAX and any(words.skip(*each) for each in _OTHER_TABLE):
             changes.append(_change(words, "ALTER"))
+            moves_rows = True
         else:
+            moves_rows |= any(words.sees(*each) for each in _MOVES_ROWS)
             words.take()
+    changes[:] = [each._replace(moves_rows=moves_rows) for each in changes]
 
 
 def _rename_tables(words: Words, changes: list[Change]) -> None:

@@ -18,8 +18,10 @@ class TableChange(Enum):
 
     #: its columns, or its rows as a whole: ALTER, TRUNCATE; pages in flight are read again
     ALTERED = auto()
-    #: it is another table now, or rows came or went without events: RENAME, EXCHANGE PARTITION
+    #: it is another table now: RENAME
     REPLACED = auto()
+    #: rows came or went without row events: DROP PARTITION, EXCHANGE PARTITION
+    ROWS_MOVED = auto()
     #: there is none of the name any more
     DROPPED = auto()
 

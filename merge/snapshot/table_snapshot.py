@@ -7,7 +7,7 @@ Rules:
 2. If what was touched after `low` is no longer known, or what was there before the stream began was not
    proven visible, the page is read again. So a page never lacks what the stream does not bring.
 3. After a statement on the table a page must have seen it, or is read again; if it makes another table of
-   the table, all of it is read again.
+   the table, or moves rows without row events, all of it is read again.
 4. A table without a key is read in one page, which enters only if nothing touched the table after `low`. It
    is tried a number of times.
 5. A range without end ends at the last key that the table has at the point of its first page: rows that are
@@ -207,7 +207,7 @@ class TableSnapshot(Generic[ImageT]):
             self._begins_anew = False
         if event.change is TableChange.DROPPED:
             return self._end(EndTable(""))
-        if event.change is TableChange.REPLACED or len(self._again) > AGAIN_MAX:
+        if event.change in (TableChange.REPLACED, TableChange.ROWS_MOVED) or len(self._again) > AGAIN_MAX:
             return self._end(PlanTable())
         return [*self._emit_due(), *self._ask()]
 

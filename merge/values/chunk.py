@@ -93,13 +93,16 @@ MYSQL_TYPE = b"mysql_type"
 #: image -> the column that says what is absent from it
 ABSENT = {"before": "_before_absent", "after": "_after_absent"}
 
+#: role of a table whose rows a statement removes or brings without row events
+MOVES_ROWS = "rows"
+
 #: a table that a statement changes, or a schema that it creates or drops (then `table` is empty)
 CONCERNED = pa.struct(
     [
         # as consumers see it; as the source has it, if the instance leaves it out
         ("schema", pa.utf8()),
         ("table", pa.utf8()),
-        ("role", pa.utf8()),  # of a RENAME: `old` or `new`; otherwise empty
+        ("role", pa.utf8()),  # of a RENAME: `old` or `new`; `MOVES_ROWS`; otherwise empty
         ("kept", pa.bool_()),  # whether the instance's filter keeps it
     ]
 )

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import queue
 import random
+import shutil
 import threading
 import time
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from support.binlog.archived import options_of
 from support.deadline import await_true
 from support.defaults import ring_of
 from support.sources.snapshot_client import SnapshotClient
-from support.sources.snapshot_lanes import Writer, begun, caught_up, filled, running, shown
+from support.sources.snapshot_lanes import ROWS, Writer, begun, caught_up, filled, running, shown
 
 from canal_group.actors.snapshot import lane_snapshot, page_workers
 from canal_group.binlog.snapshot import page_reader, point_reader, table_pages
@@ -61,6 +63,42 @@ def test_crash_between_pages_and_replay_of_page(server, address):
     assert (status["tables"], status["done"], status["over"]) == (3, 3, True)
     assert (client.copy.mark.failed, client.copy.mark.absent) == ({}, ("app.gone",))
     assert client.copy.position.snapshot is None
+
+
+def test_rows_that_move_without_events(server, address):
+    """1. A table that is being read exchanges rows with one that was read. 2. One that was read is emptied.
+    3. One has no rows, and fails; with those of a file it is read again.
+    """
+    parts = "PARTITION p0 VALUES LESS THAN (9000), PARTITION p1 VALUES LESS THAN MAXVALUE"
+    for table, rows in {"f": 30, "t": ROWS, "u": 30, "w": 300}.items():
+        filled(server, table, rows)
+    filled(server, "other", 200)
+    server.execute(*(f"ALTER TABLE app.{each} PARTITION BY RANGE (id) ({parts})" for each in "tw"))
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("FLUSH TABLES app.other FOR EXPORT")
+        cursor.execute("SELECT @@datadir")
+        folder = Path(cursor.fetchone()[0]) / "app"
+        shutil.copy(folder / "other.ibd", folder / "copied.ibd")
+    names = [f"app.{each}" for each in "uwft"]
+    with running(address, rows_per_s=8_000) as shard:
+        client = SnapshotClient(shard, begun(address, *names))
+        client.read_until(lambda: len(client.copy.rows.get("t", ())) > 1_000, "a part of t")
+        read = {table: len(client.copy.rows[table]) for table in "fuw"}
+        server.execute(
+            "ALTER TABLE app.t EXCHANGE PARTITION p0 WITH TABLE app.u",
+            "ALTER TABLE app.w TRUNCATE PARTITION p0",
+            "INSERT INTO app.w VALUES (1, 'after'), (10001, 'after')",
+            "ALTER TABLE app.f DISCARD TABLESPACE",
+        )
+        client.read_until(lambda: "app.f" in client.lane.describe()["snapshot"]["failed"], "f fails")
+        shutil.move(folder / "copied.ibd", folder / "f.ibd")
+        server.execute("ALTER TABLE app.f IMPORT TABLESPACE", "UPDATE app.f SET v = 'after' WHERE id = 2")
+        client.read_until(lambda: client.copy.mark, "the mark")
+        client.read_until(caught_up(client, server, "tuwf"), "all rows")
+        assert read == {"f": 30, "u": 30, "w": 300}
+        assert client.copy.mark.failed == {}
+        server.execute("ALTER TABLE app.t DROP PARTITION p0")
+        client.read_until(lambda: client.copy.rows["t"] == {}, "a statement that says so after the mark")
 
 
 def test_pause_resume_bad_condition_dropped_table_missing_right(server, address):

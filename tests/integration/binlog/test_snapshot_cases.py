@@ -49,8 +49,49 @@ class Case(NamedTuple):
     engine: str = "mariadb mysql"
 
 
+def numbered_texts(texts):
+    """Return the statements of a table whose key is an ENUM of texts, with rows of all its numbers.
+
+    A page of them is of several batches.
+    """
+    numbers = len(texts.split(",")) + 1
+    return [
+        "SET SESSION sql_mode = ''",
+        f"CREATE TABLE app.{{t}} (id BIGINT, k ENUM({texts}), n INT, v TEXT, PRIMARY KEY (k, n))",
+        many("{t}", f"n % {numbers}, n DIV {numbers}, RPAD(n, 5000, ' old')"),
+    ]
+
+
+def changes_of_one_text(number, other):
+    """Return statements that change rows of one of two numbers of a text, and then of the other."""
+    return [
+        "SET SESSION sql_mode = ''",
+        *(
+            each.format(number=number, other=other)
+            for each in (
+                "UPDATE app.{{t}} SET v = 'changed' WHERE k = {other} AND n < 20",
+                "DELETE FROM app.{{t}} WHERE k = {other} AND n BETWEEN 20 AND 30",
+                "DELETE FROM app.{{t}} WHERE k = {number} AND n BETWEEN 40 AND 50",
+                "UPDATE app.{{t}} SET k = {other}, n = n + 1000 WHERE k = {number} AND n BETWEEN 60 AND 70",
+                "UPDATE app.{{t}} SET k = {number}, n = n + 2000 WHERE k = {other} AND n BETWEEN 72 AND 74",
+                "SET SESSION binlog_row_image = 'NOBLOB'",
+                "UPDATE app.{{t}} SET id = -id WHERE k = {other} AND n BETWEEN 80 AND 90",
+                "UPDATE app.{{t}} SET n = n + 3000 WHERE k = {number} AND n BETWEEN 100 AND 110",
+                "UPDATE app.{{t}} SET n = n + 3000 WHERE k = {other} AND n BETWEEN 120 AND 130",
+            )
+        ),
+    ]
+
+
 SIMPLE = [f"CREATE TABLE app.{{t}} {NUMBERED}", few("{t}", *range(1, 9))]
 LARGE = [f"CREATE TABLE app.{{t}} {NUMBERED}", many("{t}")]
+PARTITIONED = [
+    (
+        f"CREATE TABLE app.{{t}} {NUMBERED} ENGINE = InnoDB PARTITION BY RANGE (id)"
+        " (PARTITION p0 VALUES LESS THAN (700), PARTITION p1 VALUES LESS THAN MAXVALUE)"
+    ),
+    many("{t}"),
+]
 WORDS = [f"CREATE TABLE app.{{t}} {WORDED}", few("{t}", "abc", "b", "c", value="1")]
 
 CASES = {
@@ -138,8 +179,46 @@ CASES = {
             few("exchanged", 2, 50, 51, value="'exchanged'"),
         ],
         ["ALTER TABLE app.{t} EXCHANGE PARTITION p0 WITH TABLE app.exchanged"],
-        vanish=True,
+        others=("exchanged",),
     ),
+    "drop_partition": Case(PARTITIONED, ["ALTER TABLE app.{t} DROP PARTITION p0"]),
+    "truncate_partition": Case(PARTITIONED, ["ALTER TABLE app.{t} TRUNCATE PARTITION p0, p1"]),
+    "reorganize_partition": Case(
+        PARTITIONED,
+        [
+            (
+                "ALTER TABLE app.{t} REORGANIZE PARTITION p0, p1 INTO (PARTITION q VALUES LESS THAN (1000),"
+                " PARTITION r VALUES LESS THAN MAXVALUE)"
+            ),
+            "ALTER TABLE app.{t} REMOVE PARTITIONING",
+        ],
+    ),
+    "convert_partition_to_table": Case(
+        PARTITIONED,
+        ["ALTER TABLE app.{t} CONVERT PARTITION p0 TO TABLE app.converted"],
+        engine="mariadb",
+    ),
+    "convert_table_to_partition": Case(
+        [
+            *PARTITIONED,
+            "ALTER TABLE app.{t} DROP PARTITION p1",
+            f"CREATE TABLE app.taken_in {NUMBERED} ENGINE = InnoDB",
+            few("taken_in", 800, 900),
+        ],
+        [
+            "ALTER TABLE app.{t} CONVERT TABLE app.taken_in TO PARTITION p1 VALUES LESS THAN (1000)",
+        ],
+        engine="mariadb",
+    ),
+    "ignored_duplicates": Case(
+        [f"CREATE TABLE app.{{t}} {NUMBERED}", many("{t}", "CONCAT('old ', n % 700)")],
+        ["ALTER IGNORE TABLE app.{t} ADD UNIQUE (v)"],
+        engine="mariadb",
+    ),
+    "repeated_drops": Case(PARTITIONED, ["ALTER TABLE app.{t} TRUNCATE PARTITION p0", few("{t}", 5, 6)] * 3),
+    "enum_numbers_without_a_text": Case(numbered_texts("'a', '', 'b'"), changes_of_one_text(0, 2)),
+    "enum_numbers_of_an_empty_text": Case(numbered_texts("'a', '', 'b'"), changes_of_one_text(2, 0)),
+    "enum_numbers_of_one_text": Case(numbered_texts("'a', 'b', 'a'"), changes_of_one_text(1, 3)),
     # Another case deletes them, before this table is begun.
     "deletes_of_unread_tables": Case(SIMPLE, []),
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 from canal_group.actors.shard.shard import Shard
 from canal_group.merge.snapshot.cursor import SnapshotCursor
-from canal_group.merge.values.chunk import ABSENT, Op
+from canal_group.merge.values.chunk import ABSENT, MOVES_ROWS, Op
 from canal_group.merge.values.header import Flag
 from canal_group.merge.values.lane import before_first
 from canal_group.merge.values.marks.snapshot_mark import OVER, SnapshotMark
@@ -126,8 +126,9 @@ class SnapshotClient:
 
     def _said(self, said: Any) -> None:
         self.copy.mark = SnapshotMark.of_sql(said["sql"]) or self.copy.mark
-        if said["op"] == "TRUNCATE":
-            self.copy.rows[said["table"]] = {}
+        moved = [each["table"] for each in said["tables"] if each["role"] == MOVES_ROWS]
+        for table in [said["table"]] if said["op"] == "TRUNCATE" else moved:
+            self.copy.rows[table] = {}
         if said["op"] == "ALTER":
             for row in self.copy.rows.get(said["table"], {}).values():
                 for name, value in self.added.items():

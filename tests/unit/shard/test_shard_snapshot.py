@@ -23,6 +23,7 @@ from canal_group.merge.snapshot.steps import PlanTable
 from canal_group.merge.snapshot.table_key import TableKey
 from canal_group.merge.values.chunk import (
     ABSENT,
+    MOVES_ROWS,
     STATEMENTS,
     Chunk,
     Op,
@@ -63,7 +64,7 @@ def chunk(offset, *tables, op="", schema_only=False, flags=WHOLE):
     if not op:
         return Chunk(headers, (FILE, ""), tables)
     name = TableName("app", "" if schema_only else "t")
-    role = "new" if op == "RENAME" else ""
+    role = {"RENAME": "new", "DROP PARTITION": MOVES_ROWS}.get(op, "")
     told = {"schema": "app", "table": name.table, "role": role, "kept": True}
     text = {"_header": 0, "_row": 0, "schema": "app", "table": name.table, "op": op, "sql": op}
     batch = pa.RecordBatch.from_pylist([{**text, "ddl_schema": "", "tables": [told]}], schema=STATEMENTS)
@@ -229,13 +230,15 @@ def test_a_cursor_of_another_key_is_not_used():
     assert Stream(TableCursor("other", (REST,))).plan().step.rows == KeyRange()
 
 
-@pytest.mark.parametrize("how", ["renamed", "another key", "the key is gone"])
+@pytest.mark.parametrize("how", ["renamed", "rows moved", "another key", "the key is gone"])
 def test_a_table_that_is_another_one_is_planned_again(how):
     """1. What was asked for it before is taken back. 2. What is answered to that changes nothing."""
     stream = Stream(TableCursor("id", (KeyRange(None, ("5",)), REST)))
     work = stream.plan()
     if how == "renamed":
         stream.read(200, op="RENAME")
+    elif how == "rows moved":
+        stream.read(200, op="DROP PARTITION")
     elif how == "another key":
         stream.snapshot.page_missed(work, other_key=True)
     else:
@@ -273,6 +276,46 @@ def test_a_table_that_was_altered_is_planned_again():
         work = stream.take()
     stream.snapshot.plan_missed(work)
     assert "was begun 20 times" in next(iter(stream.snapshot.tables.failures.values()))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_table_that_has_ended_is_read_again_when_its_rows_move(fails):
+    """Before the mark, which another table holds back; a number of times."""
+    stream = Stream(names=(NAME, TableName("app", "u")))
+    plan, of_the_other = stream.take(), stream.take()
+    for begins in range(1, BEGINS_MAX + 1):
+        assert (plan.name, plan.attempt) == (NAME, begins)
+        stream.snapshot.planned(plan, PLAN)
+        if fails:
+            stream.snapshot.failed(stream.take(), "why")
+        else:
+            stream.snapshot.page_read(stream.take(), page(begins * 100, 1))
+            assert stream.cursors[-1].tables == {str(NAME): DONE}
+        stream.read(begins * 100 + 100, op="DROP PARTITION")
+        assert stream.cursors[-1].tables == {}
+        plan = stream.take()
+    assert plan is None
+    (why,) = stream.snapshot.tables.failures.values()
+    assert f"begun {BEGINS_MAX} times" in why
+    stream.snapshot.failed(of_the_other, "why")
+    assert stream.snapshot.over
+
+
+def test_a_table_that_its_cursor_says_was_read_is_read_again_too():
+    stream = Stream(DONE, names=(NAME, TableName("app", "u")))
+    assert stream.take().name.table == "u"
+    stream.read(200, op="DROP PARTITION")
+    assert stream.cursors[-1].tables == {}
+    assert (stream.take().name, stream.take()) == (NAME, None)
+
+
+def test_a_table_is_not_read_again_after_the_mark():
+    stream = Stream()
+    stream.snapshot.page_read(stream.plan(), page(100, 1))
+    assert stream.snapshot.over
+    stream.read(200, op="DROP PARTITION")
+    assert stream.texts[-1] is None
+    assert stream.take() is None
 
 
 @pytest.mark.parametrize("how", ["an image without the key", "failed"])

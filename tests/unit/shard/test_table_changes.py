@@ -12,6 +12,7 @@ from canal_group.merge.values.chunk import TableName
 
 A, B, ALL = TableName("app", "a"), TableName("app", "b"), TableName("app", "")
 ALTERED, REPLACED, DROPPED = TableChange.ALTERED, TableChange.REPLACED, TableChange.DROPPED
+MOVED = TableChange.ROWS_MOVED
 
 
 @pytest.mark.parametrize(
@@ -22,11 +23,14 @@ ALTERED, REPLACED, DROPPED = TableChange.ALTERED, TableChange.REPLACED, TableCha
         (["DROP DATABASE app"], {ALL: ALTERED}),
         (["RENAME TABLE a TO b"], {A: REPLACED, B: REPLACED}),
         (["ALTER TABLE a RENAME b, ADD c INT"], {A: REPLACED, B: REPLACED}),
-        (["ALTER TABLE a EXCHANGE /* */ PARTITION p WITH TABLE b"], {A: REPLACED, B: REPLACED}),
-        (["ALTER TABLE a CONVERT TABLE b TO PARTITION p"], {A: REPLACED, B: REPLACED}),
-        (["ALTER TABLE a IMPORT TABLESPACE"], {A: REPLACED}),
-        (["alter table a import partition p tablespace"], {A: REPLACED}),
-        (["CREATE OR REPLACE TABLE a (id INT)"], {A: REPLACED}),
+        (["ALTER TABLE a EXCHANGE /* */ PARTITION p WITH TABLE b"], {A: MOVED, B: MOVED}),
+        (["ALTER TABLE a CONVERT TABLE b TO PARTITION p"], {A: MOVED, B: MOVED}),
+        (["ALTER TABLE a ADD c INT COMMENT 'IMPORT TABLESPACE, OR REPLACE'"], {A: ALTERED}),
+        (["ALTER TABLE a IMPORT /* */ TABLESPACE"], {A: MOVED}),
+        (["alter table a import partition p tablespace"], {A: MOVED}),
+        (["ALTER TABLE a DROP PARTITION p", "RENAME TABLE a TO b"], {A: MOVED, B: REPLACED}),
+        (["ALTER TABLE a DROP PARTITION p", "DROP TABLE a"], {A: DROPPED}),
+        (["CREATE OR REPLACE TABLE a (id INT)"], {A: MOVED}),
         (["DROP TABLE a, b"], {A: DROPPED, B: DROPPED}),
         (["DROP TABLE a", "CREATE TABLE a (id INT)"], {A: REPLACED}),
         (["DROP TABLE a", "CREATE TABLE a (id INT)", "DROP TABLE a"], {A: DROPPED}),

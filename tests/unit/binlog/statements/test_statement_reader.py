@@ -9,7 +9,6 @@ import pytest
 from canal_group.binlog.schema.clauses.beginnings import BEGINNINGS, Kind
 from canal_group.binlog.schema.statement import ServerVersion, SqlMode, Statement
 from canal_group.binlog.statements.statement_reader import (
-    Change,
     read_control,
     read_statement,
 )
@@ -85,8 +84,44 @@ def kind(sql, server=MARIADB, **options):
     ],
 )
 def test_definitions_of_tables(sql, expected, server):
-    assert read(sql, server) == (Kind.DEFINITION, tuple(Change(*each) for each in expected), "")
-    assert read(sql, server).defines
+    reading = read(sql, server)
+    assert [tuple(each[:3]) for each in reading.changes] == expected
+    assert (reading.kind, reading.savepoint) == (Kind.DEFINITION, "")
+    assert reading.defines
+
+
+@both
+@pytest.mark.parametrize(
+    ("clauses", "tables"),
+    [
+        ("DROP PARTITION IF EXISTS p, q", "t"),
+        ("NOWAIT TRUNCATE PARTITION ALL", "t"),
+        ("ALGORITHM = INPLACE, LOCK = NONE, truncate partition p", "t"),
+        ("EXCHANGE PARTITION p WITH TABLE u WITHOUT VALIDATION", "t u"),
+        ("CONVERT PARTITION p TO TABLE u", "t u"),
+        ("CONVERT TABLE u TO PARTITION p VALUES LESS THAN (9)", "t u"),
+        ("DISCARD TABLESPACE", "t"),
+        ("IMPORT PARTITION p TABLESPACE", "t"),
+        ("REPAIR PARTITION ALL", "t"),
+        ("ADD PARTITION (PARTITION p VALUES LESS THAN (9))", ""),
+        ("REORGANIZE PARTITION p INTO (PARTITION q VALUES LESS THAN (9))", ""),
+        ("COALESCE PARTITION 1", ""),
+        ("REBUILD PARTITION ALL", ""),
+        ("PARTITION BY HASH (id) PARTITIONS 4", ""),
+        ("REMOVE PARTITIONING", ""),
+        ("DROP `PARTITION`, ADD UNIQUE (a)", ""),
+        ("COMMENT 'DROP PARTITION p'", ""),
+        ("ADD CHECK (`import` /* DISCARD TABLESPACE */ > 0)", ""),
+    ],
+)
+def test_an_alter_says_whether_it_moves_rows_without_events(clauses, tables, server):
+    def moved(sql):
+        return " ".join(change.table for change in read(sql, server).changes if change.moves_rows)
+
+    assert moved(f"ALTER TABLE t {clauses}") == tables
+    assert moved(f"ALTER IGNORE TABLE t {clauses}") == (tables or "t")
+    assert moved("CREATE OR REPLACE TABLE t (id INT)") == "t"
+    assert moved("CREATE TABLE t (id INT)") == ""
 
 
 @both
@@ -174,7 +209,8 @@ def test_accounts_and_rights(sql, server):
     ],
 )
 def test_rows_in_statements_that_name_a_table(sql, change, server):
-    assert read(sql, server) == (Kind.ROWS, (Change(*change),), "")
+    reading = read(sql, server)
+    assert (reading.kind, reading.changes[0][:3], reading.savepoint) == (Kind.ROWS, change, "")
     assert read(sql, server).defines == (change[0] == "CREATE")
 
 
