@@ -149,3 +149,24 @@ def test_rows_with_some_keys_are_found():
     assert key.among(columns, {(1, "y"), (2, "x"), (2, "y"), (9, "x")}) == {(1, "y"): 1, (2, "x"): 2}
     zero = TableKey(("k",), (pa.float64(),))
     assert zero.among([pa.array([1.0, -0.0])], {(0.0,)}) == {(0.0,): 1}
+
+
+def test_rows_of_an_enum_with_one_text_are_told_apart_by_its_number():
+    numbers = pa.array([0, 2], pa.int32())
+    key = pa.DictionaryArray.from_arrays(numbers, pa.array(["", "a", ""]))
+    fields = [pa.field("state", STATE)]
+    deleted = pa.StructArray.from_arrays([key.slice(1)], fields=fields)
+    none = pa.StructArray.from_arrays([key.slice(1)], fields=fields, mask=pa.array([True]))
+    arrays = [
+        pa.array([0], pa.int32()),
+        pa.array([0], pa.int64()),
+        pa.array([DELETE], pa.uint8()),
+        deleted,
+        none,
+    ]
+    change = pa.RecordBatch.from_arrays(arrays, schema=rows_schema(fields, b'["state"]'))
+    by_state = TableKey(("state",), (STATE,))
+    selected = pa.RecordBatch.from_arrays([key], schema=pa.schema(fields))
+    rows, again = placed(selected, by_state, touched_by([change], by_state, frozenset()))
+    assert rows.column("state").indices.to_pylist() == [0]
+    assert again == ()
