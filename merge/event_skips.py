@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Self
 
 from canal_group.merge.errors import CanalGroupError, DefinitionContradicted, UsageError
 from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit
@@ -34,6 +34,19 @@ class Stop:
     server: str = ""
     #: when its files were created, as far as that is known, seconds since 1970, by name
     created: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, shard: str, error: CanalGroupError | None, server: str, created: Mapping[str, int]) -> Self:
+        """Return a stop whose error may name another server than the one that is read now."""
+        return cls(
+            shard, error, server if error is None else str(error.details.get("server", server)), created
+        )
+
+    @property
+    def event(self) -> str:
+        """The event as "file:offset"; empty if the error is not about an event that can be left out."""
+        details = {} if self.error is None else self.error.details
+        return f"{details['file']}:{details['offset']}" if details.get("skippable") else ""
 
 
 @dataclass(frozen=True, slots=True)

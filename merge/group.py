@@ -23,7 +23,7 @@ from canal_group.merge.delivery.batch_limits import BatchLimits
 from canal_group.merge.delivery.consumers import Consumers
 from canal_group.merge.delivery.full_rings import full_rings
 from canal_group.merge.delivery.subscribers import Subscribers
-from canal_group.merge.errors import CanalGroupError, PositionPurged, PositionRefused, UsageError
+from canal_group.merge.errors import CanalGroupError, DataError, PositionPurged, UsageError
 from canal_group.merge.event_skips import Stop
 from canal_group.merge.events import (
     Asked,
@@ -56,8 +56,8 @@ from canal_group.merge.values.loss import Purged
 from canal_group.merge.values.marks.snapshot_mark import SnapshotEnd
 from canal_group.merge.values.member import Role
 
-#: how long a position must stay purged before the clients that need it are set aside, microseconds; an
-#: address may lead to another server for a moment
+#: how long a position must stay purged, or a shard must stay at an event, before the clients that need the
+#: position or the event are set aside, microseconds; an address may lead to another server for a moment
 PURGED_WAIT_US = 1_000_000
 
 
@@ -254,6 +254,7 @@ class Group:
         released += self._subscribers.end_looks(event.at_us)
         released += self._subscribers.save_again()
         released += self._set_purged_aside(event.at_us)
+        released += self._set_stopped_aside(event.at_us)
         was_merging = self._stream.merging
         stopped = self.settings.purged is not Purged.FAIL and self._stream.purged_after_all
         if self._stream.skip_silent(event.at_us) or stopped:
@@ -278,7 +279,7 @@ class Group:
             name, state = self._stream.shards[shard], self._stream.states[shard]
             position, error, since_us = state.refused_at, state.error, state.purged_us
             assert position is not None, "a shard without a position begins where its settings say"
-            assert isinstance(error, PositionRefused), "a refused position has its error"
+            assert isinstance(error, DataError), "a refused position has its error"
             waited = since_us is not None and at_us - since_us >= PURGED_WAIT_US
             set_aside = self._subscribers.purge(name, position, error, waited=waited)
             if set_aside is None:
@@ -289,6 +290,17 @@ class Group:
                 self._stream.give_up_position(shard)
             return [*instructions, *set_aside, *self._rewind(at_us)]
         return instructions
+
+    def _set_stopped_aside(self, at_us: int) -> list[Instruction]:
+        """Continue without the clients for which a shard was opened before an event that stops it."""
+        for shard in self._stream.stopped_at_events():
+            name, state = self._stream.shards[shard], self._stream.states[shard]
+            if at_us - state.since_us < PURGED_WAIT_US:
+                continue
+            set_aside = self._subscribers.end_before_event(name, state)
+            if set_aside is not None:
+                return [*set_aside, *self._rewind(at_us)]
+        return []
 
     def _rewind_if_sought(self, at_us: int) -> list[Instruction]:
         """Open every shard again if a consumer asked for a position that the log does not hold."""
@@ -374,15 +386,30 @@ class Group:
         known = self._stream.merging and self._subscribers.reconciled
         return self._stream.membership.retired if known else []
 
-    def stop_of(self, name: str) -> Stop:
+    def stop_of(self, name: str, event: str = "") -> Stop:
         """Return where a shard stands.
+
+        Args:
+            name: of the shard.
+            event: "file:offset" of an event; if several clients have stopped at several events, the stop at
+                this one is returned.
+
+        Raises:
+            UsageError: there is no such shard.
+        """
+        stops = self.stops_of(name)
+        return min(stops, key=lambda stop: (bool(event) and stop.event != event, stop.error is None))
+
+    def stops_of(self, name: str) -> list[Stop]:
+        """Return where a shard stands, and the stops for which clients were set aside.
 
         Raises:
             UsageError: there is no such shard.
         """
         state = self._stream.states[self._stream.membership.index_of(name)]
-        server = state.server if state.error is None else str(state.error.details.get("server", state.server))
-        return Stop(name, state.error, server, state.created)
+        aside = [each.continuation.purged for each in self._subscribers.everybody]
+        errors = [error for error in aside if error is not None and error.details.get("shard") == name]
+        return [Stop.of(name, error, state.server, state.created) for error in [state.error, *errors]]
 
     def check_name(self, shard: str) -> None:
         """Return if a shard of this name can be added; raises as `Membership.check_name`."""

@@ -152,7 +152,7 @@ class GroupCalls:
         until_s = self._host.clock_s() + STOP_KNOWN_WITHIN_S
         while True:
             group = self._active()
-            stop = group.machine.stop_of(call.shard)
+            stop = group.machine.stop_of(call.shard, call.at)
             try:
                 event, already = await group.skips.ask(
                     stop,

@@ -11,7 +11,7 @@ import contextlib
 import json
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,12 +22,13 @@ from canal_group.binlog.files.binlog_files import BinlogFiles
 from canal_group.binlog.files.files_reader import FilesSource, listed
 from canal_group.binlog.formats.binlog_file import BinlogFile
 from canal_group.binlog.grammar.tables import Select
+from canal_group.binlog.schema.ancestry import Ancestry
 from canal_group.binlog.second_opinion.tail import tail_of_files, tail_of_server
 from canal_group.binlog.server.server_lookup import ServerLookup
 from canal_group.binlog.server.source import SourceAddress, connect
 from canal_group.merge.errors import DataError, UsageError
 from canal_group.merge.rows.row_key import RowKey
-from canal_group.merge.values.chunk import PRIMARY_KEY, Chunk, Op, TableRows
+from canal_group.merge.values.chunk import PRIMARY_KEY, Chunk, Op, TableName, TableRows
 from canal_group.merge.values.header import gtid_text
 
 #: most changes that an answer holds; older ones are left out
@@ -41,6 +42,7 @@ def changes_of(
     key: RowKey,
     bytes_max: int,
     processing: Processing | None = None,
+    ancestry: Callable[[TableName], Ancestry | None] = lambda _name: None,
 ) -> dict[str, Any]:
     """Return the last changes of a row, as a JSON object.
 
@@ -56,6 +58,7 @@ def changes_of(
         key: the row.
         bytes_max: size of the part that is searched; so much room is needed for temporary files.
         processing: the rules of tables; None: none.
+        ancestry: returns where the values of a table have come from; None: nothing is known.
 
     Raises:
         UsageError: the key does not fit the table's, or the rules keep a column of it from consumers: whether
@@ -77,7 +80,7 @@ def changes_of(
         )
         for chunk in map(view.apply, reader):
             for table in chunk.tables:
-                _check_shown(processing, table, key)
+                _check_shown(processing, table, key, ancestry(table.source or table.name))
                 matches = key.changes(table.rows)
                 if matches is None:
                     unknown += table.rows.num_rows
@@ -89,10 +92,13 @@ def changes_of(
     return {"changes": list(changes), "files": [file.name for file in files], "unknown": unknown}
 
 
-def _check_shown(processing: Processing, table: TableRows, key: RowKey) -> None:
+def _check_shown(processing: Processing, table: TableRows, key: RowKey, ancestry: Ancestry | None) -> None:
     """Return if the values of a table's primary key leave the shard as they are."""
+    lineage = table.lineage
+    if ancestry is not None:
+        lineage = lineage.with_more(ancestry.reads, tuple(TableName(*name) for name in ancestry.names))
     names = [field.name for field in table.rows.schema.field("after").type]
-    kept_back = processing.hidden(table.source or table.name, names, table.lineage)
+    kept_back = processing.hidden(table.source or table.name, names, lineage)
     of_key = set(kept_back).intersection(json.loads(table.rows.schema.metadata[PRIMARY_KEY]))
     if of_key:
         raise UsageError(

@@ -295,7 +295,7 @@ class ShardSource:
         """Return where the last changes of a row are in the last part of the binlog, see `row_search`."""
         # With rules of its own: they are not made for several threads.
         rules = processing_of(self._wiring.filter)
-        return changes_of(self._read, self._sink.select, self._view, key, bytes_max, rules)
+        return changes_of(self._read, self._sink.select, self._view, key, bytes_max, rules, self._ancestry)
 
     @property
     def _read(self) -> SourceAddress | FilesSource:

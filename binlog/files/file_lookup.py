@@ -6,7 +6,6 @@ It knows the statements that were read since the reader began: no history of fil
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from canal_group.binlog.charsets.charsets import BINARY_COLLATION
 from canal_group.binlog.columns.table_lookup import ColumnFacts, NoLookup, TableLookup
@@ -61,9 +60,7 @@ class FileLookup(NoLookup):
 
     def lineage(self, schema: str, table: str) -> Lineage:
         """Return where the values of a table come from, by the lookup and by the statements of files."""
-        lineage = self._lookup.lineage(schema, table)
-        reads = dict(lineage.reads or {})
-        for column, names in self._catalog.ancestry(SourceName(schema, table)).reads.items():
-            reads[column] = (*reads.get(column, ()), *names)
-        known = reads if reads or lineage.reads is not None else None
-        return replace(lineage, origins=self.origins(schema, table), reads=known)
+        own = Lineage(reads=self._lookup.lineage(schema, table).reads)
+        return own.with_more(
+            self._catalog.ancestry(SourceName(schema, table)).reads, self.origins(schema, table)
+        )

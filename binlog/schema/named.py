@@ -81,6 +81,8 @@ def _create(words: Words, names: Named) -> None:
     if words.skip_any("TABLE", "SEQUENCE", "VIEW"):
         words.skip_if_exists()
         names.add(words.table_name())
+        if words.skip("LIKE") or words.skip("(", "LIKE"):
+            names.add(words.table_name())
     elif words.skip_any("DATABASE", "SCHEMA"):
         words.skip_if_exists()
         names.schemas.add(words.name())

@@ -26,6 +26,7 @@ from canal_group.merge.delivery.snapshot_steering import as_steered
 from canal_group.merge.errors import CanalGroupError, DataError, RolledBack, UsageError
 from canal_group.merge.events import ConsumerState
 from canal_group.merge.instructions import Instruction
+from canal_group.merge.order.shard_state import ShardState
 from canal_group.merge.order.stream import Stream
 from canal_group.merge.snapshot.cursor import SnapshotCursor
 from canal_group.merge.values.loss import Loss, with_loss
@@ -113,9 +114,18 @@ class Continuation:
 
     def needs(self, shard: str, position: Position, stream: Stream) -> bool:
         """Return whether a shard was asked to open at `position` for this subscriber."""
-        if not self.kept or self.cursor is None:
-            return False
-        return stream.membership.with_joined(self.cursor).shards.get(shard) == position
+        return self.kept and self.position_in(shard, stream) == position
+
+    def has_passed(self, shard: str, state: ShardState, stream: Stream) -> bool | None:
+        """Return whether the cursor is after the event that stopped a shard; None if that is not known."""
+        at = self.position_in(shard, stream)
+        if at is None or at == state.asked_at:
+            return None if at is None else False
+        return state.has_passed_event(at)
+
+    def position_in(self, shard: str, stream: Stream) -> Position | None:
+        """Return where the cursor is in a shard; None: that is not known."""
+        return None if self.cursor is None else stream.membership.with_joined(self.cursor).shards.get(shard)
 
     def begin_anew(self, found_us: int) -> None:
         """Start where the next log will start; a rewind has to follow.

@@ -26,6 +26,7 @@ from canal_group.merge.delivery.subscriber import Subscriber
 from canal_group.merge.errors import AccessDenied, DataError, UsageError
 from canal_group.merge.events import ConsumerState
 from canal_group.merge.instructions import Instruction
+from canal_group.merge.order.shard_state import ShardState, refuses_too
 from canal_group.merge.order.stream import Stream
 from canal_group.merge.values.loss import Purged, found_at_us
 from canal_group.merge.values.marks.snapshot_mark import SnapshotEnd
@@ -412,7 +413,7 @@ class Subscribers:
         Returns:
             What has to be done; None: nothing yet. Otherwise a rewind has to follow.
         """
-        found = self._needing(shard, position)
+        found = self._needing(shard, position, error)
         need = [subscriber for subscriber in found if not subscriber.continuation.new]
         seek = [subscriber for subscriber in need if subscriber.continuation.seeks]
         if not seek and need and self._moves(shard, need, error):
@@ -423,6 +424,29 @@ class Subscribers:
             return None
         self._begin_anew(found, error)
         return [refusal for subscriber in seek or need for refusal in subscriber.continuation.purge(error)]
+
+    def end_before_event(self, shard: str, state: ShardState) -> list[Instruction] | None:
+        """Set aside the subscribers that have not passed the event that stopped a shard, if others have.
+
+        If every subscriber still needs the event, the shard stays where it is: nothing is left out.
+
+        Args:
+            shard: its name.
+            state: the state of the shard, which an event has stopped.
+
+        Returns:
+            Instructions that a rewind has to follow; None: the shard stays where it is.
+        """
+        passed: dict[bool | None, list[Subscriber]] = {True: [], False: [], None: []}
+        for subscriber in self._kept:
+            passed[subscriber.continuation.has_passed(shard, state, self._stream)].append(subscriber)
+        if self._single or not any(subscriber in self.holding for subscriber in passed[True]):
+            return None
+        if not passed[False] and (passed[None] or not state.begins_before_event):
+            return None
+        error = state.error
+        assert isinstance(error, DataError), "an event stopped the shard"
+        return [refusal for each in passed[False] for refusal in each.continuation.purge(error)]
 
     @staticmethod
     def _begin_anew(found: Sequence[Subscriber], error: DataError) -> None:
@@ -448,12 +472,22 @@ class Subscribers:
         self._begin_anew(found, error)
         return []
 
-    def _needing(self, shard: str, position: Position) -> list[Subscriber]:
+    def _needing(self, shard: str, position: Position, error: DataError) -> list[Subscriber]:
         """Return the subscribers for which a shard was asked to open at `position`.
 
         If the position is the one that several cursors share by GTID, return the one with the smallest key.
+        If the error is one for other positions too, return every subscriber at such a position: all of them
+        or none are set aside, see `refuses_too`.
         """
         need = [each for each in self._kept if each.continuation.needs(shard, position, self._stream)]
+        alike = [
+            each
+            for each in self._kept
+            if (at := each.continuation.position_in(shard, self._stream)) is not None
+            and refuses_too(error, position, at)
+        ]
+        if alike:
+            return alike
         if need or position.server != ANY_SERVER:
             return need
         keys = {

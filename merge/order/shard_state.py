@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from canal_group.merge.errors import CanalGroupError, PositionRefused
+from canal_group.merge.errors import (
+    CanalGroupError,
+    DataError,
+    Detail,
+    PositionRefused,
+    SourceUnfit,
+    UsageError,
+)
 from canal_group.merge.events import ShardReported
-from canal_group.merge.values.position import Position
+from canal_group.merge.values.position import ANY_SERVER, Position, file_order
 
 
 class ShardPhase(StrEnum):
@@ -68,8 +75,52 @@ class ShardState:
     @property
     def refused_at(self) -> Position | None:
         """The position that the error is about: its detail `refused`, else where it was asked to open."""
-        refused = None if self.error is None else self.error.details.get("refused")
-        return next((each for each in self.read_to if each.to_json() == refused), self.asked_at)
+        return next((each for each in self.read_to if each.to_json() == self._refused), self.asked_at)
+
+    @property
+    def _refused(self) -> Detail:
+        """The position that the error names as refused, as JSON text; None: it names none."""
+        return None if self.error is None else self.error.details.get("refused")
+
+    @property
+    def event(self) -> Position | None:
+        """The position of the event that stopped the shard; None if the error is not about an event."""
+        details = {} if self.error is None else self.error.details
+        file, offset = details.get("file"), details.get("offset")
+        of_data = isinstance(self.error, DataError) and not isinstance(self.error, SourceUnfit)
+        at_position = self.purged_us is not None or self._refused is not None
+        stopped = self.phase is ShardPhase.FAILED and of_data and not at_position
+        if not stopped or not isinstance(file, str) or not isinstance(offset, int):
+            return None
+        return Position(file, offset, server=str(details.get("server") or self.server))
+
+    @property
+    def begins_before_event(self) -> bool:
+        """Whether the shard was opened before the event that stopped it, or at the event."""
+        begun, event = self.opened_at or self.asked_at, self.event
+        return begun is not None and event is not None and begun.within(event)
+
+    def has_passed_event(self, cursor: Position) -> bool | None:
+        """Return whether a cursor is after the event that stopped the shard.
+
+        Returns:
+            None if nothing tells that: the error is not about an event, or the cursor is another server's.
+        """
+        event = self.event
+        if event is None:
+            return None
+        try:
+            return event < replace(cursor, rows_into_transaction=0, page_rows=0)
+        except UsageError:
+            return None
+
+    def concerns(self, cursor: Position | None) -> bool:
+        """Return whether the error is one for a client at a cursor; None: its cursor is not known."""
+        if cursor is None:
+            return True
+        if self.purged_us is not None or self._refused is not None:
+            return cursor == self.refused_at
+        return not self.has_passed_event(cursor)
 
     def forget_snapshots(self, sequence: int) -> None:
         """Forget the texts that other ones follow up to a header.
@@ -107,9 +158,11 @@ class ShardState:
         if self.phase is not ShardPhase.FAILED:
             self.phase, self.since_us = ShardPhase.FAILED, at_us
         self.error = error
-        if self.taken >= 0 or self.asked_at is None:
+        # A client that is ahead may be refused while the shard reads what others need.
+        brought = self.taken >= 0 and self.refused_at not in self.read_to
+        if brought or self.asked_at is None:
             return
-        if not isinstance(error, PositionRefused):
+        if not isinstance(error, PositionRefused) and self._refused is None:
             self.purged_us = None
         elif self.purged_us is None:
             self.purged_us = at_us
@@ -137,3 +190,20 @@ class ShardState:
         if self.phase is ShardPhase.FAILED:
             self.phase, self.since_us, self.error = ShardPhase.OPEN, at_us, None
             self.purged_us = None
+
+
+def refuses_too(error: CanalGroupError, refused: Position, position: Position) -> bool:
+    """Return whether the error that refuses a position is known to be one for another position, too.
+
+    Args:
+        error: its detail `answering` is the server that cannot find positions of the refused one's server;
+            its detail `newest_file` is the newest file of the server, which is older than the refused one.
+        refused: the position that the error is about; `ANY_SERVER`: of any server that does not answer.
+        position: the position of a client.
+    """
+    if isinstance(answering := error.details.get("answering"), str):
+        return not position.is_of(answering) and refused.server in (ANY_SERVER, position.server)
+    if isinstance(newest := error.details.get("newest_file"), str):
+        (base, number), (newest_base, newest_number) = file_order(position.file), file_order(newest)
+        return base == newest_base and number > newest_number
+    return False

@@ -150,7 +150,7 @@ class Stream:
 
         Args:
             cursor: cursor of the subscriber that asks. A purged position that it does not need is
-                not a failure for it.
+                not a failure for it, nor is an event that it has passed.
         """
         if self.membership.orphans:
             return ConfigError(
@@ -161,8 +161,7 @@ class Stream:
             )
         for index, (member, state) in enumerate(zip(self.membership.members, self.states, strict=True)):
             skipped = self._timeline is not None and self._timeline.excluded(index)
-            needed = cursor is None or cursor.shards.get(member.name) in (None, state.refused_at)
-            own = state.purged_us is None or needed
+            own = state.concerns(None if cursor is None else cursor.shards.get(member.name))
             if member.counted and state.phase is ShardPhase.FAILED and not skipped and own:
                 return state.error
         return None
@@ -221,6 +220,11 @@ class Stream:
         """Return the members that bring nothing: their sources refuse `refused_at`, as purged or unknown."""
         counted = (index for index, member in enumerate(self.membership.members) if member.counted)
         return [index for index in counted if self.states[index].purged_us is not None]
+
+    def stopped_at_events(self) -> list[int]:
+        """Return the members that an event has stopped."""
+        counted = (index for index, member in enumerate(self.membership.members) if member.counted)
+        return [index for index in counted if self.states[index].event is not None]
 
     @property
     def purged_after_all(self) -> bool:

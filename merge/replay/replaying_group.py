@@ -314,10 +314,9 @@ class ReplayingGroup(Group):
 
     # ---- for people, and for tests -----------------------------------------------------------------------
 
-    def stop_of(self, name: str) -> Stop:
-        """Return where a shard stands, in the live stream, or in a replay in which it has stopped."""
-        stops = [super().stop_of(name), *(each.stop_of(name) for each in self._replays.values())]
-        return next((stop for stop in stops if stop.error is not None), stops[0])
+    def stops_of(self, name: str) -> list[Stop]:
+        """Return where a shard stands in the live stream and in replays."""
+        return [*super().stops_of(name), *(each.stop_of(name) for each in self._replays.values())]
 
     def describe(self, at_us: int) -> dict[str, Any]:
         """Return the group's state as a JSON object, see `Group.describe`; clients of replays say so."""

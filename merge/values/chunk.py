@@ -206,6 +206,14 @@ class Lineage:
             found |= more
         return frozenset(found)
 
+    def with_more(self, reads: Mapping[str, tuple[str, ...]], origins: tuple[TableName, ...]) -> Lineage:
+        """Return the lineage with further columns that others read, and further origins."""
+        joined = dict(self.reads or {})
+        for column, names in reads.items():
+            joined[column] = (*joined.get(column, ()), *names)
+        known = joined if joined or self.reads is not None else None
+        return Lineage(tuple(dict.fromkeys((*self.origins, *origins))), known)
+
 
 @dataclass(frozen=True, slots=True)
 class TableRows:

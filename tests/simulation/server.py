@@ -174,9 +174,7 @@ class Server(Process):
     async def stopped_at(self, name: str) -> str:
         """Return the event at which a shard has stopped, as its error says; empty: it has not."""
         machine = self.candidate.serving().machine
-        error = machine.stop_of(name).error
-        details = {} if error is None else error.details
-        return f"{details['file']}:{details['offset']}" if details.get("skippable") else ""
+        return machine.stop_of(name).event
 
     async def _remove_shard(self, call: RemoveShard) -> dict[str, Any]:
         before = self._role(call.shard)

@@ -116,12 +116,16 @@ class DefinitionLookup:
 
         Raises:
             DefinitionContradicted: the source shows a table otherwise than statements have left it.
+            UnsupportedEvent: it is too long, and columns of its table are masked or dropped.
         """
         # It is still to be applied.
         history = self._needed(self._reading_at()[0])
         if history is not None:
             change = self._reader.scope.change(
-                LogPosition(self._reader.facts.identity, file, end), query, self._version
+                LogPosition(self._reader.facts.identity, file, end),
+                query,
+                self._version,
+                lambda name: self._keeper.protects(name, self.origins(*name)),
             )
             self._missed -= self._keeper.apply(history, change)
 

@@ -3,11 +3,13 @@
 A statement that concerns no kept table, nor another one of a schema that has kept tables, is not read by the
 grammar, nor is one that is too long. What such a statement names is not known then, and is asked for when it
 is needed. So who may only define tables that are left out costs a shard no more than the lexer, and stores no
-more than names.
+more than names. A statement on a table with masked or dropped columns is read wherever the table is: its rows
+may get a kept name. If that statement is too long, the shard stops.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from canal_group.binlog.formats.events import Query
@@ -19,6 +21,7 @@ from canal_group.binlog.schema.named import NAMES_MAX, Named, named_in
 from canal_group.binlog.schema.names import folded
 from canal_group.binlog.schema.statement import BEGINNING_CHARS, ServerVersion, Statement
 from canal_group.binlog.statements.logged_statement import statement_of
+from canal_group.merge.errors import UnsupportedEvent
 
 
 class Scope:
@@ -41,16 +44,37 @@ class Scope:
             if folded(name.schema) not in self._schemas and self._select(*name) is not None:
                 self._schemas.add(folded(name.schema))
 
-    def change(self, end: LogPosition, query: Query, version: ServerVersion) -> Change:
+    def change(
+        self,
+        end: LogPosition,
+        query: Query,
+        version: ServerVersion,
+        protects: Callable[[SourceName], bool] = lambda _name: False,
+    ) -> Change:
         """Return a statement that ends at a position, as far as it is to be read.
+
+        Args:
+            end: the position.
+            query: the statement.
+            version: of the server.
+            protects: returns whether columns of a table must not be read through others.
 
         Raises:
             CorruptEvent: the session's settings exceed the event.
+            UnsupportedEvent: it names such a table, and is too long.
         """
         statement = statement_of(query, version)
         named = named_in(statement)
         self.see(*named.tables)
-        why = self._why_unread(statement, named)
+        protected = sorted(filter(protects, named.tables))
+        why = self._why_unread(statement, named, passes=bool(protected))
+        if why and protected:
+            raise UnsupportedEvent(
+                f"{why} The filter masks or drops columns of {protected[0]}, which the statement names:"
+                " nothing tells under which names their values are after it.",
+                hint="Raise reader.statement_chars_max, or leave the table out by filter.black.",
+                table=str(protected[0]),
+            )
         if not why and not named.nothing:
             return Change(end, statement)
         touches = Touches(
@@ -61,8 +85,14 @@ class Scope:
         )
         return Change(end, replace(statement, sql=statement.sql[:BEGINNING_CHARS]), touches, why)
 
-    def _why_unread(self, statement: Statement, named: Named) -> str:
-        """Return why a statement is not read, a sentence; empty: it is."""
+    def _why_unread(self, statement: Statement, named: Named, *, passes: bool) -> str:
+        """Return why a statement is not read, a sentence; empty: it is.
+
+        Args:
+            statement: the statement.
+            named: its names.
+            passes: whether the statement counts wherever its tables are.
+        """
         if len(statement.sql) > self._chars_max:
             return (
                 f"{statement.title} has {len(statement.sql):,} characters, more than are read "
@@ -70,6 +100,10 @@ class Scope:
             )
         if named.whole:
             return f"{statement.title} names more than {NAMES_MAX:,} tables."
-        if named.tables and not any(folded(name.schema) in self._schemas for name in named.tables):
+        if (
+            named.tables
+            and not passes
+            and not any(folded(name.schema) in self._schemas for name in named.tables)
+        ):
             return f"{statement.title} concerned no kept table, and was not read."
         return ""

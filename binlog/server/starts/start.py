@@ -80,6 +80,7 @@ def goes_by_gtid(address: SourceAddress, facts: ServerFacts, position: Position,
             hint="A file and offset are valid on one server only: start again at a position of this server, "
             "or let the shard continue on it by commit time, with start_by: time.",
             shard=address.name,
+            **_refused(facts, position),
         )
     if not facts.mariadb:
         require_readable(position.gtid_set, facts.number, address.name)
@@ -126,13 +127,14 @@ def require_contained(
         return
     server = f"Server {facts.identity}, which answers for shard {address.name} at {address},"
     details = {"shard": address.name, "executed": str(executed), "gtid_set": str(gtids)}
+    unfit = {**details, **_refused(facts, position)}
     if not _sources(gtids) & _known_sources(address, connection, facts, executed):
         raise SourceUnfit(
             f"{server} has nothing in common with what was read: it executed {executed or 'nothing'}, the "
             f"position is after {gtids}.",
             hint="Check host and port: this may be another shard's server. A replica that has not begun to "
             "replicate can be read once it has caught up.",
-            **details,
+            **unfit,
         )
     if _wrote_other_ones(address, connection, facts, executed, gtids):
         raise SourceUnfit(
@@ -140,7 +142,7 @@ def require_contained(
             f"It executed {executed}, the position is after {gtids}.",
             hint="A failover, a reset or a restore has lost transactions that were read. Read a server that "
             "has them, or move the client ids to a position of this one: canal-group rewind.",
-            **details,
+            **unfit,
         )
     raise SourceUnavailable(
         f"{server} lacks transactions that were read: it executed {executed}, the position is after {gtids}. "
@@ -148,6 +150,11 @@ def require_contained(
         "again at a position of the server.",
         **details,
     )
+
+
+def _refused(facts: ServerFacts, position: Position) -> dict[str, Detail]:
+    """Return the details from which a group knows that a position is of another server than `facts`."""
+    return {"refused": position.to_json(), "answering": facts.identity}
 
 
 def _wrote_other_ones(
@@ -216,13 +223,13 @@ def past_purged(
 
     Raises:
         PositionPurged: `error`, because transactions are missing, or GTIDs do not prove that none is.
-        DataError: the file was not purged: it is newer than the oldest file, and was never there.
-        PositionRefused: as `require_not_reset`.
+        PositionRefused: the file was not purged: it is newer than the oldest file, and was never there; or as
+            `require_not_reset`.
     """
     oldest = earliest_position(address, connection, facts)
     if absence(position.file, oldest.file) is Absence.RESET:
         executed = executed_gtids(address, connection, facts)
-        raise DataError(
+        raise PositionRefused(
             f"The source of shard {address.name} has no {position.file}, though it has the older "
             f"{oldest.file}: the binary logs were reset, or another server answers. "
             f"{both_sets(executed, position.gtid_set)}",
@@ -231,6 +238,7 @@ def past_purged(
             file=position.file,
             offset=position.offset,
             oldest_file=oldest.file,
+            newest_file=binlog_files(address, connection)[-1],
             executed=str(executed),
             gtid_set=str(position.gtid_set),
         )

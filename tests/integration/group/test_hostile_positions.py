@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from integration.shop import Reading, Shop
+from integration.shop import DEADLINE_S, Reading, Shop
 from pyarrow import flight
 
+import canal_group
+from canal_group.merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
+from canal_group.merge.values.position import Position
 from canal_group.merge.whole import TIMES_US
 
 REFUSED = (-1, 2**63, 2**64, 10**30, 10**400, 0.5, float("nan"), float("inf"), "7", True, [], {})
@@ -100,3 +105,71 @@ def test_invented_numbers_concern_their_own_reader_alone(shop: Shop, pid_of):
             again.until(shop.rows)
             again.check(shop)
             assert sorted(again.ids) == sorted(reading.ids)
+
+
+#: changes of the position before an event that is not read, by what is wrong with them
+STARTS: dict[str, Callable[[Position], Position]] = {
+    "the-event": lambda before: before,
+    "purged": lambda before: replace(before, file=f"{before.file.rpartition('.')[0]}.000001", offset=4),
+    "no-file": lambda before: replace(before, file=f"{before.file.rpartition('.')[0]}.000999", offset=4),
+    "another-name": lambda before: replace(before, file="other-bin.000001", offset=4),
+    "inside-an-event": lambda before: replace(before, offset=before.offset + 7),
+    "beyond-the-end": lambda before: replace(before, offset=1 << 30),
+    "unknown-server": lambda before: replace(before, server="unknown", gtid_set=NO_GTIDS),
+    "GTIDs": lambda before: replace(
+        before,
+        server="unknown",
+        gtid_set=parse_gtid_set(
+            "7-7-7" if "-" in str(before.gtid_set)[:3] else "6f5d2d54-0000-11f0-8000-000000000000:1-9"
+        ),
+    ),
+}
+
+
+#: starts after what is logged: they wait for it, as far as it is known
+AHEAD = {"no-file", "beyond-the-end"}
+
+
+def until_refused(consumer: canal_group.Consumer) -> None:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline_s:
+        batch = consumer.get_without_ack(100, timeout=0.5)
+        if batch is not None:
+            consumer.ack(batch.batch_id)
+
+
+@pytest.fixture
+def any_shop(request: pytest.FixtureRequest) -> Shop:
+    chosen: Shop = request.getfixturevalue(request.param)
+    return chosen
+
+
+@pytest.mark.parametrize("any_shop", ["shop", "mysql_shop"], indirect=True)
+def test_a_client_before_what_cannot_be_read_stops_itself_alone(any_shop: Shop):
+    """1. A statement is logged that is refused. 2. `app` begins after it. 3. Others begin before it, or where
+    there is nothing. 4. `app` reads on, the others hear why. 5. So it is after a restart.
+    """
+    shop, server = any_shop, any_shop.servers[0]
+    with shop.serve() as instance:
+        with shop.connect(instance, client_id="begin") as begin:
+            before = begin.cursor
+        server.execute("SET SESSION binlog_format = 'STATEMENT'", "UPDATE shop_0.orders SET price = 1")
+        with shop.connect(instance, client_id="app", start="latest") as app:
+            read = Reading(app)
+            shop.write_everywhere(3)
+            read.until(shop.rows)
+            for wrong, change in STARTS.items():
+                start = before.with_shard("s0", change(before.shards["s0"]))
+                with shop.connect(instance, client_id=wrong, start=start) as early:
+                    if wrong not in AHEAD:
+                        with pytest.raises(canal_group.CanalGroupError, match=r"\bs0\b"):
+                            until_refused(early)
+                    shop.write_everywhere(1)
+                    read.until(shop.rows)
+            phases = {each["client_id"]: each["phase"] for each in app.status()["group"]["clients"]}
+    assert phases == dict.fromkeys(["begin", *STARTS], "purged") | {"app": "reading"}
+    with shop.serve() as instance, shop.connect(instance, client_id="app") as app:
+        read.consumer = app
+        shop.write_everywhere(1)
+        read.until(shop.rows)
+        read.check(shop)

@@ -12,6 +12,7 @@ from canal_group.actors.shard.row_search import changes_of
 from canal_group.actors.sink.consumer_view import ConsumerView, History
 from canal_group.actors.sink.processing import Processing
 from canal_group.actors.sink.table_rule import KEPT, TableRule
+from canal_group.binlog.schema.ancestry import Ancestry
 from canal_group.conf.filters.expression_text import parse_expression
 from canal_group.merge.errors import UsageError
 from canal_group.merge.rows.row_key import RowKey
@@ -50,3 +51,13 @@ def test_no_row_is_looked_for_by_a_key_that_a_rule_keeps_back(tmp_path):
     source = files_source("s0", str(shutil.copy(FILE, tmp_path / "mysql-bin.000001")))
     with pytest.raises(UsageError, match="keeps id of the primary key"):
         changes_of(source, TableName, ConsumerView(History.DROP), RowKey.parse("fx.par:1"), 1 << 20, rules)
+
+
+def test_no_row_is_looked_for_by_a_key_that_was_computed_of_what_a_rule_keeps_back(tmp_path):
+    """Its definition does not say so any more."""
+    rules = Processing([TableRule("fx.par", black_columns=frozenset({"mail"}))])
+    source = files_source("s0", str(shutil.copy(FILE, tmp_path / "mysql-bin.000001")))
+    known = {TableName("fx", "par"): Ancestry(reads={"id": ("mail",)})}
+    where = TableName, ConsumerView(History.DROP), RowKey.parse("fx.par:1"), 1 << 20
+    with pytest.raises(UsageError, match="keeps id of the primary key"):
+        changes_of(source, *where, rules, known.get)

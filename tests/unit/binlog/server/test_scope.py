@@ -16,6 +16,7 @@ from canal_group.binlog.schema.definition import SourceName, TableDefinition, Un
 from canal_group.binlog.schema.named import NAMES_MAX
 from canal_group.binlog.schema.statement import ServerVersion
 from canal_group.binlog.server.definitions.scope import Scope
+from canal_group.merge.errors import UnsupportedEvent
 from canal_group.merge.values.chunk import TableName
 
 MARIADB = ServerVersion.parse("10.11.6-MariaDB")
@@ -42,9 +43,10 @@ class Source:
         self.history.first.set_schema("own", UTF8MB4)
         self.end = 100
 
-    def change(self, sql, schema="shop"):
+    def change(self, sql, schema="shop", **options):
         self.end += 100
-        return self.scope.change(LogPosition("7", "binlog.000001", self.end), Query(schema, sql), MARIADB)
+        end = LogPosition("7", "binlog.000001", self.end)
+        return self.scope.change(end, Query(schema, sql), MARIADB, **options)
 
     def run(self, *statements, schema="shop"):
         for sql in statements:
@@ -62,7 +64,6 @@ class Source:
     ("sql", "schema"),
     [
         ("CREATE TABLE x (id INT)", "own"),
-        ("CREATE TABLE own.x LIKE shop.orders", "shop"),
         ("ALTER TABLE x ADD a INT", "own"),
         ("ALTER TABLE own.y RENAME TO own.x", "shop"),
         ("CREATE INDEX i ON own.x (a)", "shop"),
@@ -89,6 +90,7 @@ def test_what_concerns_no_kept_table_is_not_read(sql, schema):
     "sql",
     [
         "CREATE TABLE _orders_gho LIKE orders",
+        "CREATE TABLE own.x (LIKE shop.orders)",
         "ALTER TABLE `_orders_gho` ADD a INT",
         "RENAME TABLE own.x TO shop.orders",
         "ALTER TABLE own.x RENAME shop.orders",
@@ -134,6 +136,23 @@ def test_a_statement_that_is_too_long_makes_its_tables_unknown(comment):
     source.history.apply(change)
     assert "reader.statement_chars_max" in source.columns()
     assert source.columns(SourceName("shop", "items")) == ["id"]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "RENAME TABLE own.x {} TO own.y",
+        "ALTER TABLE own.x {} RENAME TO own.y",
+        "CREATE TABLE own.y {} LIKE own.x",
+        "ALTER TABLE own.x {} ADD g TEXT AS (mail)",
+        "ALTER TABLE own.y EXCHANGE PARTITION p {} WITH TABLE own.x",
+    ],
+)
+def test_a_statement_on_a_table_with_masks_is_read_or_refused(sql):
+    source, masked = Source(chars_max=1_000), {"protects": THEIRS.__eq__}
+    assert not source.change(sql.format(""), **masked).unread, "although no table of the schema is kept"
+    with pytest.raises(UnsupportedEvent, match="masks or drops columns of own.x.*Raise reader.statement"):
+        source.change(sql.format(f"/* {'x' * 1_000} */"), **masked)
 
 
 def test_a_routine_that_is_too_long_touches_nothing():
