@@ -73,7 +73,6 @@ class SessionTables:
             self._tables.pop((session, change.schema, change.table), None)
 
     def _note(self, session: int, statement: Statement) -> None:
-        """Note the tables that CREATE TEMPORARY or DROP TEMPORARY TABLE names."""
         words = Words(statement)
         try:
             drops = words.skip("DROP")
