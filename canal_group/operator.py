@@ -93,6 +93,5 @@ class Operator:
 
 
 def _roles(value: Any) -> tuple[bool, dict[str, str]]:
-    """Return whether an instance's group is reconciled, and the roles of its shards."""
     group = value["group"]
     return bool(group.get("reconciled")), {one["shard"]: one["role"] for one in group.get("shards", [])}

@@ -101,8 +101,6 @@ class RangeDatasource(Datasource):  # type: ignore[misc]  # ray is not followed
 
 
 class _Part:
-    """Reads one part, in a task."""
-
     def __init__(self, rows: RangeRows, index: int, count: int) -> None:
         self._rows, self._index, self._count = rows, index, count
 

@@ -169,7 +169,6 @@ class Group:
         return instructions
 
     def _drained(self) -> list[int]:
-        """Return the leaving shards whose every header is acknowledged."""
         return self._stream.leaving.freed()
 
     def _on(self, event: Event) -> list[Instruction]:  # noqa: C901, PLR0911, PLR0912 - one case an event

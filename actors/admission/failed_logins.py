@@ -60,7 +60,6 @@ class FailedLogins:
 
 
 def _owner(host: str) -> str:
-    """Return the key of all addresses of one owner."""
     address = ip_address(host.partition("%")[0])
     if address.version == 4:  # noqa: PLR2004  of IP
         return str(address)

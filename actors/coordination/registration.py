@@ -76,5 +76,4 @@ class Registration:
 
 
 def _created_us(stat: Any) -> int:
-    """Return when a node was created, microseconds since 1970 UTC."""
     return int(stat.ctime) * 1000

@@ -117,8 +117,6 @@ class LocalSwitch:
 
 
 class _Opened:
-    """A session for the duration of a `with` block."""
-
     def __init__(self, hosts: str, tree: Tree, login: ZooKeeperLogin) -> None:
         self._connection = Connection(hosts, tree, 10.0, lambda: None, lambda: None, login)
 

@@ -117,7 +117,6 @@ class GatewayProcess:
         return self._canal[-1]
 
     def _named(self, canal: CanalSettings) -> _CanalAddress | None:
-        """Return the address that settings name, if it is held."""
         return next((held for held in self._canal if held.named == (canal.host, canal.port)), None)
 
     def add(

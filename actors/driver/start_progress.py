@@ -48,8 +48,6 @@ class StartProgress:
 
 
 class _Start:
-    """One start of an instance."""
-
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self._pauses = BackOff(LOOK_MAX_S)

@@ -19,8 +19,6 @@ UNKNOWN = "unknown"
 
 @dataclass(slots=True)
 class _Calls:
-    """Calls of one request."""
-
     seconds: float = 0.0
     #: calls by class of duration
     durations: NDArray[np.int64] = field(

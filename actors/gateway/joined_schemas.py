@@ -42,8 +42,6 @@ _log = stranger_log(__name__)
 
 
 class _Table:
-    """What is known of one table."""
-
     def __init__(self, shown: Future[list[Definition] | None]) -> None:
         #: definitions shown by the shards; None: no shard could show any
         self.shown = shown

@@ -144,7 +144,6 @@ def _order(template: str) -> list[bool]:
 
 
 def _parameter(field: CallField, path: Path, text: str | None) -> Parameter:
-    """Return how a field is given."""
     said: dict[str, Any] = {"description": text, **_bounds(field)}
     if field.name in path.fields:
         # Without it there is no such path: it has to be given, and is not None.

@@ -122,7 +122,6 @@ class HttpService:
         self.close()
 
     def _sample(self) -> None:
-        """Let each instance take the samples of its history."""
         while not self._closing.wait(WATCHED_EVERY_S):
             for served in self._served().values():
                 try:

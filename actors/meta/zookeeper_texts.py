@@ -29,8 +29,6 @@ _ADDED_PART = 4
 
 
 class _Listed(NamedTuple):
-    """What a text's node names."""
-
     number: int
     parts: int
     added: int
@@ -129,7 +127,6 @@ class TextNodes:
 
     @staticmethod
     def _removal(node: str, listed: _Listed | None) -> list[tuple[str, bytes | None]]:
-        """Return the changes that remove the parts of a text."""
         if listed is None:
             return []
         parts, added = listed.paths(node)

@@ -93,7 +93,6 @@ class OrderIds:
         return ids, writes
 
     def _index(self, chunk: Chunk, table: TableRows, column: str) -> int:
-        """Return the index of the column in the table."""
         image = table.rows.schema.field("after").type
         index = image.get_field_index(column)
         hint = "Correct merge.order_by: it names a column of integers in each table that it matches."

@@ -221,7 +221,6 @@ class Shard:
             return self._rpc_server.address
 
     def _rows(self, ticket: RowTicket) -> Iterator[Payload]:
-        """Yield the rows that a ticket names, see `Lane.rows`."""
         return self._lane(ticket.epoch, ticket.generation).rows(ticket)
 
     def describe(self, schema: str, table: str) -> list[bytes]:

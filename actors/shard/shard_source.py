@@ -299,5 +299,4 @@ class ShardSource:
 
     @property
     def _read(self) -> SourceAddress | FilesSource:
-        """What is read now."""
         return self._wiring.source if self._hosts is None else self._hosts.current

@@ -6,6 +6,7 @@ column; NULL stays NULL. A value that is no longer than `last` becomes empty, so
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -13,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from canal_group.actors.sink.keyed_hash import keyed_hashes
 from canal_group.merge.rows.text import text
 from canal_group.merge.values.chunk import MYSQL_TYPE
 
@@ -72,3 +72,20 @@ class Mask:
             return keyed_hashes(self.salt, texts)
         longer = pc.greater(pc.utf8_length(texts), self.last)
         return pc.if_else(longer, pc.utf8_slice_codeunits(texts, -self.last), "")
+
+
+def keyed_hashes(key: bytes, values: Any) -> Any:
+    """Return HMAC-SHA256 of each value as 64 hexadecimal digits; null for null.
+
+    Each different value is hashed once, by the library: there is no function for a whole array.
+
+    Args:
+        key: the salt.
+        values: (n,) array of utf8 or binary.
+
+    Returns:
+        (n,) array of utf8.
+    """
+    coded = values.cast(pa.binary()).dictionary_encode()
+    hashes = [hmac.digest(key, value, "sha256").hex() for value in coded.dictionary.to_pylist()]
+    return pa.array(hashes, pa.utf8()).take(coded.indices)

@@ -6,6 +6,7 @@ Headers stay where they are, also those of transactions of which nothing is kept
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -16,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from canal_group.actors.sink.copied_tables import copied_tables
 from canal_group.actors.sink.sink import TABLES_MAX
 from canal_group.actors.sink.table_rule import KEPT, TableRule
 from canal_group.merge.values.chunk import (
@@ -29,6 +29,19 @@ from canal_group.merge.values.chunk import (
     rows_schema,
 )
 from canal_group.merge.values.header import Flag, Headers
+
+#: the names that tools of migrations give to copies of a table, before and after they swap it:
+#: gh-ost                       _t_gho  _t_ghc  _t_del  _t_20260131120000_del
+#: pt-online-schema-change      _t_new  _t_old, with up to ten underscores before
+#: spirit                       _t_new  _t_old  _t_old_20260131_120000  _t_chkpnt
+#: OnlineSchemaChange           __osc_new_t  __osc_old_t  __osc_chg_t
+#: LHM                          lhmn_t  lhma_2026_01_31_12_00_00_000_t
+_COPY = re.compile(
+    r"_+(?P<framed>.+?)_(?:gho|ghc|new|chkpnt|(?:\d{14}_)?del|old(?:_\d{8}_\d{6})?)"
+    r"|__osc_(?:new|old|chg)_(?P<osc>.+)"
+    r"|lhm(?:n|a_[\d_]{23})_(?P<lhm>.+)",
+    re.IGNORECASE,
+)
 
 
 class Processing:
@@ -69,7 +82,7 @@ class Processing:
 
     def _decide(self, source: TableName, origins: tuple[TableName, ...]) -> TableRule | None:
         names = {source, *origins}
-        names |= {TableName(name.schema, table) for name in names for table in copied_tables(name.table)}
+        names |= {TableName(name.schema, table) for name in names for table in _copied_tables(name.table)}
         return next((rule for rule in self._rules if any(map(rule.matches, names))), None)
 
     def apply(self, chunk: Chunk) -> Chunk:
@@ -156,3 +169,13 @@ def counted(headers: Headers, tables: Sequence[TableRows], statements: Any) -> H
     # A definition that is left out needs no batch of its own.
     result["flags"] = np.where(rows > 0, result["flags"], result["flags"] & ~np.uint16(Flag.DDL))
     return result
+
+
+def _copied_tables(name: str) -> list[str]:
+    """Return the names of tables (without their schema) of which a table may be a copy; none for most."""
+    match = _COPY.fullmatch(name)
+    if match is None:
+        return []
+    copied = match["framed"] or match["osc"] or match["lhm"]
+    # A table's own name may begin with underscores.
+    return [copied, *(f"{'_' * count}{copied}" for count in range(1, len(name) - len(name.lstrip("_"))))]

@@ -466,7 +466,6 @@ class RingStore:
         )
 
     def _between(self, after: int, upto: int) -> Headers:
-        """Return copies of the headers with `after < sequence <= upto`."""
         headers: Headers = self._ring[np.arange(after + 1, upto + 1) & self._mask]
         return headers
 
@@ -476,7 +475,6 @@ class RingStore:
 
 
 def _within(values: Mapping[int, _T], first: int, last: int) -> dict[int, _T]:
-    """Return the values of the sequences from `first` to `last`, inclusive."""
     return {sequence: value for sequence, value in values.items() if first <= sequence <= last}
 
 

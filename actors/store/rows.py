@@ -168,7 +168,6 @@ def _version(versions: list[tuple[pa.Schema, list[_Slice]]], schema: pa.Schema) 
 
 
 def _slice(rows: pa.RecordBatch, part: Stored) -> _Slice:
-    """Return the part's rows of a chunk's table."""
     header = rows.column("_header").to_numpy()
     begin, end = np.searchsorted(header, [part.header_begin, part.header_end])
     sequence = header[begin:end].astype(np.int64) + (part.first_sequence - part.header_begin)

@@ -136,7 +136,6 @@ class RpcServer:
                     connection.close()
 
     async def _connection(self, accepted: socket.socket) -> RpcConnection:
-        """Return an accepted connection, after the TLS handshake of a listener with TLS."""
         _, connection = await asyncio.get_running_loop().connect_accepted_socket(
             lambda: RpcConnection(self._frame_bytes_max), accepted, ssl=self._tls
         )

@@ -85,8 +85,6 @@ class FileLayer(Protocol):
 
 
 class _DiskFile:
-    """A file of the system."""
-
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 

@@ -114,8 +114,6 @@ class ObjectStore:
 
 
 class _StoredFile:
-    """A file that is read by range."""
-
     def __init__(self, file: Any) -> None:
         self._file = file
         self.size: int = file.size()

@@ -263,7 +263,6 @@ class ArchiveWriter:
         return True
 
     def _begin_file(self, file: str, description: bytes) -> None:
-        """Name a file in the manifest, and make it."""
         disk, key = self._archive.disk, self._archive.keys.first
         try:
             if self.history is None:
@@ -276,7 +275,6 @@ class ArchiveWriter:
         self._unsynced = True
 
     def _end_file(self) -> None:
-        """Close the open file for good."""
         self.sync()
         if self._open is not None:
             try:

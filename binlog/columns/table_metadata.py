@@ -31,8 +31,6 @@ _LISTED = having(Extra.VALUES)
 
 
 class _Field(IntEnum):
-    """What a field of the optional part says."""
-
     SIGNEDNESS = 1
     DEFAULT_CHARSET = 2
     COLUMN_CHARSET = 3
@@ -48,8 +46,6 @@ class _Field(IntEnum):
 
 @dataclass(slots=True)
 class _Collations:
-    """The collations of a field's columns."""
-
     default: int = BINARY_COLLATION
     #: index among the columns with a charset -> collation, where it is not the default
     exceptions: dict[int, int] = field(default_factory=dict)
@@ -167,7 +163,6 @@ def _with_collations(
 
 
 def _with_values(columns: list[Column], metadata: TableMetadata) -> list[Column]:
-    """Give ENUM and SET columns their values, decoded from the column's own charset."""
     enums, sets, geometries = iter(metadata.enum_values), iter(metadata.set_values), iter(metadata.geometries)
     described = []
     for column in columns:

@@ -161,7 +161,6 @@ class ArchiveIntake:
                 self._thread.join()
 
     def _run(self) -> None:
-        """Write until `close`."""
         try:
             while (pieces := self._next()) is not None:
                 now_s = time.monotonic()

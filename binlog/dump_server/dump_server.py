@@ -117,7 +117,6 @@ class DumpServer:
         ]
 
     def _turn(self) -> None:
-        """Wait for something, and do what is to be done."""
         dump = self._dumping.begin(time.monotonic())
         if dump is not None:
             self._begin(dump)
@@ -134,7 +133,6 @@ class DumpServer:
                 self._read(dump)
 
     def _begin(self, dump: SourceDump) -> None:
-        """Serve a dump from now on."""
         _log.info("dump server of %s from %s:%d", self._location, *dump.window.tip)
         self._dump, self._readers = dump, Readers(dump.window, dump.address.dump_window_bytes_max)
         if dump.intake is not None:

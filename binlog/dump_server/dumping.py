@@ -99,7 +99,6 @@ class SentFile:
         return data
 
     def _take(self, event: bytes) -> None:
-        """Take an event that is in the file."""
         if self._stopped.is_set():
             raise RetryableError("The copy of a damaged file was stopped.")
         header = header_of(event)

@@ -247,7 +247,6 @@ class BinlogFiles:
         return in_use
 
     def _add_tail(self, file: RawIOBase) -> None:
-        """Record the incomplete end of a file that is in use."""
         decoder = self._decoder
         try:
             tail = file_tail(

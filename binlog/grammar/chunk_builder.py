@@ -69,8 +69,6 @@ _Key: TypeAlias = tuple[TableName, bytes, tuple[bytes, ...]]
 
 @dataclass(slots=True)
 class _OpenChunk:
-    """The chunk that is being gathered, without its headers."""
-
     names: dict[str, int] = field(default_factory=dict)
     #: columns of all tables
     columns: int = 0

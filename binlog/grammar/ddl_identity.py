@@ -46,7 +46,6 @@ def statement_id(op: str, name: TableName, source: TableName, statement: Stateme
 
 
 def _number(head: Iterable[str], words: Iterable[str]) -> int:
-    """Return the number of an operation and a statement's words."""
     digest = hashlib.blake2b(digest_size=8)
     between = ""
     for each in itertools.chain(head, words):
@@ -56,7 +55,6 @@ def _number(head: Iterable[str], words: Iterable[str]) -> int:
 
 
 def _words(words: Words, source: TableName, schema: str, route: Route) -> Iterator[str]:
-    """Yield the text of each token that counts."""
     last, own = "", False
     while not words.ended:
         token = words.take()

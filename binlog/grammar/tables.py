@@ -38,8 +38,6 @@ _OLD_HEAD, _HEAD = 6, 8
 
 
 class _Table(NamedTuple):
-    """A table map."""
-
     #: bytes that are equal only for equal table maps
     version: bytes
     #: None if the table is not selected

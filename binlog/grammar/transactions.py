@@ -512,7 +512,6 @@ class Transactions:
             self._end(event)
 
     def _begin_for(self, event: Event, *, intact: bool) -> None:
-        """Open a transaction for a mark, if none is open."""
         if event.type in BEGINS:
             if self.open:
                 self._end_at(event.begin)

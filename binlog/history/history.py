@@ -370,7 +370,6 @@ class SchemaHistory:
     # ---- facts
 
     def _rest(self) -> None:
-        """Go to the beginning."""
         self._catalog, self._applied, self._followed = self._first.copy(), 0, {}
 
     def _advance(self, order: Order) -> Iterable[DefinitionContradicted]:

@@ -73,8 +73,6 @@ def read_text(text: str, make: Callable[[], Catalog]) -> list[SchemaHistory]:
 
 
 class _Reading:
-    """One history that is being read."""
-
     def __init__(self, server: str, make: Callable[[], Catalog]) -> None:
         self._server, self._make = server, make
         self._begin = LogPosition(server, "", 0)

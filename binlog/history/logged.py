@@ -75,8 +75,6 @@ def table_of(definition: TableDefinition) -> TableMap:
 
 
 class _Facts(NoLookup):
-    """Answers for one table."""
-
     def __init__(self, facts: Sequence[ColumnFacts]) -> None:
         self._facts = facts
 

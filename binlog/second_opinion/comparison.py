@@ -59,8 +59,6 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True)
 class _Ours:
-    """A row change of ours."""
-
     name: TableName
     op: Op
     before: dict[str, Any] | None
@@ -221,7 +219,6 @@ def _extra(row: Row) -> Difference:
 
 
 def _rows(chunk: Chunk) -> dict[int, list[_Ours]]:
-    """Return the row changes of a chunk by header, in the source's order."""
     changes = [each for table in chunk.tables for each in _rows_of(table.name, table.rows)]
     changes.sort(key=lambda each: each[0])
     return {

@@ -132,7 +132,6 @@ def _not_empty(files: list[BinlogFile], bytes_max: int) -> list[BinlogFile]:
 
 
 def _events_in(path: BinlogFile) -> Iterator[bytes]:
-    """Yield the whole events of a file."""
     with buffered(path) as file:
         file.seek(len(MAGIC))
         while len(head := file.read(HEADER_SIZE)) == HEADER_SIZE:
@@ -189,7 +188,6 @@ def _events_in_archive(packets: ArchivePackets) -> Iterator[bytes]:
 def _events_sent(
     address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts, file: str, offset: int
 ) -> Iterator[bytes]:
-    """Yield the events that a server sends, until it has no more."""
     for assignment in session(address.heartbeat_ms):
         query(address, connection, f"SET {assignment}")
     flags = _NON_BLOCK | (_ANNOTATE if facts.mariadb else 0)

@@ -192,7 +192,6 @@ class BinlogStream:
         return self._decoder.located(error, "what was read before")
 
     def _fill(self) -> None:
-        """Wait for bytes and take them in."""
         try:
             self._packets.fill()
         except SourceUnavailable as error:

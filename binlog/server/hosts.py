@@ -41,8 +41,6 @@ class Detecting(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Switch:
-    """A change from one server to another."""
-
     from_host: str
     to_host: str
     reason: str

@@ -148,7 +148,6 @@ class GuardedConnection(BoundedConnection):
 
     @property
     def _here(self) -> bool:
-        """Whether the server is on this machine."""
         driver: Any = self
         return is_loopback(str(driver._sock.getpeername()[0]))  # noqa: SLF001 - the driver's
 

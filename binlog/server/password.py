@@ -89,7 +89,6 @@ def _content(file: str) -> bytes:
 
 
 def _printed(command: tuple[str, ...], timeout_s: float) -> bytes:
-    """Return the output of a command."""
     subject = f"has no password: the command {command[0]!r}"
     deadline_s = time.monotonic() + timeout_s
     try:

@@ -144,7 +144,6 @@ class SourceReader:
             self._dumps.close()
 
     def _try(self) -> None:
-        """Follow the source until the stream ends, and wait if it could not be read."""
         try:
             self._follow()
         except ShardUnavailable:
@@ -234,7 +233,6 @@ class SourceReader:
             ) from error
 
     def _follow(self) -> None:
-        """Open a stream and hand over what it yields, until it ends."""
         address = self._address
         require(preflight(address), address.name)
         with contextlib.closing(connect(address)) as control:
@@ -271,7 +269,6 @@ class SourceReader:
     def _opened_stream(
         self, start: FromOffset, log: ServerLog, lookup: DefinitionLookup
     ) -> tuple[FromOffset, BinlogStream]:
-        """Return a stream from a start, and the start as its packet source has it."""
         address, server = self._address, log.facts.identity
         withheld = Withheld(address, log.facts)
         low_watermarks = LowWatermarks(

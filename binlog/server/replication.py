@@ -64,7 +64,6 @@ def lag_s(address: SourceAddress, connection: pymysql.Connection[Any], facts: Se
 
 
 def _status(facts: ServerFacts) -> str:
-    """Return the statement that shows what a server replicates."""
     if facts.mariadb:
         return _MARIADB_STATUS
     return "SHOW REPLICA STATUS" if facts.number >= _REPLICA_SINCE else "SHOW SLAVE STATUS"

@@ -132,7 +132,6 @@ def _compared(name: str) -> str:
 
 
 def _row_changes(words: Words) -> tuple[Change, ...]:
-    """Return the change of rows in the first table that a statement names."""
     try:
         if words.skip_any("INSERT", "REPLACE"):
             return (_of_rows(words, "INSERT"),)

@@ -30,8 +30,6 @@ _TOUCH_EVERY_MIN_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """The gateway's answer to a subscription."""
-
     epoch: int
     lease_s: float
     cursor: GroupPosition
@@ -46,8 +44,6 @@ class _Taken:
 
 @dataclass(frozen=True, slots=True)
 class _LeaseState:
-    """The state of a subscription, as the gateway reports it."""
-
     epoch: int
     #: None: the subscription has no cursor any more
     cursor: GroupPosition | None

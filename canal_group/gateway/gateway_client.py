@@ -191,7 +191,6 @@ class GatewayClient:
     # ---- inside
 
     def _where(self) -> str:
-        """Return the address of the gateway to call."""
         if not self._uri:
             self._move_on(self._uri)
         if not self._uri:
@@ -283,7 +282,6 @@ def _not_understood(uri: str, error: Exception) -> ServerUnavailable:
 
 
 def _translated(error: Exception) -> CanalGroupError:
-    """Return our error for a Flight error."""
     with contextlib.suppress(ValueError):
         return error_from_json(getattr(error, "extra_info", b""))
     sentence = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -158,7 +158,6 @@ def widened(schema: StructType, described: StructType) -> StructType:
 
 
 def _evolving(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options with `newColumns=evolve`."""
     others = {name: value for name, value in options.items() if name.lower() != "newcolumns"}
     values = [str(value) for name, value in options.items() if name not in others]
     if any(value.lower() != EVOLVE for value in values):
@@ -170,7 +169,6 @@ def _evolving(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _advanced(query: Any) -> bool:
-    """Return whether a query that has ended finished a micro-batch."""
     return any(
         source.startOffset != source.endOffset
         for progress in query.recentProgress

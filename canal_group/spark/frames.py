@@ -68,7 +68,6 @@ def _frame(
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of partitions, on an executor."""
     for batch in batches:
         for value in batch.column(0).to_pylist():
             reader, partition = pickle.loads(value)  # noqa: S301 - written by `_packed` of the same query

@@ -96,6 +96,5 @@ class Pending:
         return merged(together, self._key)
 
     def _by_key(self, runs: list[Headers]) -> Headers:
-        """Return one run of several, oldest first."""
         together = np.concatenate(runs)
         return together[np.argsort(together[self._key], kind="stable")]

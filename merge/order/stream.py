@@ -529,7 +529,6 @@ class Stream:
         self.leaving.know_until(event.shard)
 
     def _advance(self) -> None:
-        """Let headers out of the timeline into the log."""
         assert self._timeline is not None
         headers = self._timeline.advance()
         self.log.append(

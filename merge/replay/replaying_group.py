@@ -162,7 +162,6 @@ class ReplayingGroup(Group):
         return [instruction for each in behind for instruction in self._move(each)]
 
     def _move_snapshots(self) -> list[Instruction]:
-        """Take out the clients whose snapshots are not over."""
         kept = [each for each in self._subscribers.all if each.kept]
         reading = [each for each in kept if each.cursor is not None and each.cursor.snapshots]
         return [instruction for each in reading for instruction in self._move(each)]
@@ -245,7 +244,6 @@ class ReplayingGroup(Group):
         return gone and replay.state is not ReplayState.WAITING
 
     def _begin(self) -> list[Instruction]:
-        """Begin replays that wait, as many as there may be."""
         instructions: list[Instruction] = []
         waiting = [each for each in self._replays.values() if each.state is ReplayState.WAITING]
         room = self.settings.replays_max - (len(self._replays) - len(waiting))

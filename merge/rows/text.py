@@ -171,7 +171,6 @@ def _digits_min(mysql_type: str) -> int:
 
 
 def _fraction_digits(mysql_type: str) -> int:
-    """Return the digits of a fraction of a second."""
     if not mysql_type:
         return FRACTION_MAX
     match = re.match(r"\w+\s*\((\d+)\)", mysql_type)

@@ -69,8 +69,6 @@ BEFORE, BEFORE_ABSENT = "_before", "_before_absent"
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Rows of one shard and schema version."""
-
     shard: str
     rows: pa.Table
     #: the images whose values are delivered, one after the other; a delete has no `after` image

@@ -105,7 +105,6 @@ def _black(views: Sequence[View], report: Report) -> list[str]:
 
 
 def _keep(views: Sequence[View], report: Report) -> list[str]:
-    """Return the kinds of changes that are kept."""
     each_keeps = [
         [
             kind
@@ -156,7 +155,6 @@ def _tables(views: Sequence[View], keep: list[str], report: Report) -> list[dict
 
 
 def _columns(views: Sequence[View], key: str, report: Report) -> dict[str, list[str]]:
-    """Return the columns that are listed for each table."""
     columns_of: dict[str, list[str]] = {}
     for view in views:
         text, entry = view.text(key), view.given(key)

@@ -253,7 +253,6 @@ class _Importer:
 
 
 def _common(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the settings that all have."""
     common = dict[str, Any]()
     for key, value in every[0].items():
         own = [each.get(key) for each in every]
@@ -265,7 +264,6 @@ def _common(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _leave_out(values: dict[str, Any], shared: Mapping[str, Any]) -> None:
-    """Take what is shared out of the values of an instance file."""
     for key, value in shared.items():
         own = values.get(key)
         if isinstance(own, dict) and isinstance(value, Mapping):

@@ -124,7 +124,6 @@ def _time_of(client_id: str, cursors: Sequence[CanalCursor]) -> int:
 
 
 def _oldest_first(cursors: Collection[CanalCursor]) -> list[CanalCursor]:
-    """Return the cursors, older ones first."""
     ordered = list[CanalCursor]()
     for cursor in cursors:
         before = next((index for index, each in enumerate(ordered) if cursor.is_before(each)), len(ordered))

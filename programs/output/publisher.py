@@ -50,8 +50,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _State:
-    """How far publishing is, and what has to be done before the next batch."""
-
     #: the cursor at the subscription: where an output begins that has no position
     first: GroupPosition
     #: after what was confirmed last; None: the sink has to be opened
@@ -153,7 +151,6 @@ class Publisher:
             feed.close()
 
     def _step(self, consumer: Consumer, feed: Feed, state: _State) -> None:
-        """Publish the next batch, after whatever has to come before it."""
         if not state.is_subscribed:
             state.is_subscribed = consumer.resubscribe()
         if state.position is None:
@@ -171,7 +168,6 @@ class Publisher:
             self._acknowledge(feed, piece)
 
     def _opened(self, first: GroupPosition) -> GroupPosition:
-        """Open the sink and return where to go on."""
         self._sink.close()
         stored = self._sink.open()
         if stored is None and self._sink.keeps_position:

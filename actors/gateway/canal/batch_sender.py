@@ -25,8 +25,6 @@ _AGAIN_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A batch that can be sent."""
-
     batch: Batch
     entries: Entries
     #: the bytes that are held for it

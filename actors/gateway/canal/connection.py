@@ -164,7 +164,6 @@ class CanalConnection:
     # ---- packets
 
     async def _receive(self) -> None:
-        """Put packets into the inbox until the connection ends."""
         try:
             while True:
                 await self._inbox.put(await self._stream.receive(self._service.bounds.frame_bytes_max))
@@ -279,7 +278,6 @@ class CanalConnection:
         return await self._open(request, await self._service.filter_of(destination, request.client_id))
 
     async def _keep_lease(self) -> None:
-        """Renew the lease as long as the connection stands."""
         await self._has_destination.wait()
         heard_s = time.monotonic()
         while True:

@@ -29,8 +29,6 @@ _ADDED: Final = _HEAD.size + NONCE_BYTES + TAG_BYTES
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Where a block is."""
-
     #: offset in the stored file
     at: int
     #: offset in the binlog
@@ -123,11 +121,9 @@ class BlocksFile:
 
     @property
     def _end(self) -> int:
-        """End of the last block in the stored file."""
         return self._blocks[-1].stored_end if self._blocks else 0
 
     def _put(self, data: bytes) -> None:
-        """Write a block."""
         if not self._blocks:
             self._stored.truncate(0)
             self._stored.append(_MAGIC)
@@ -137,7 +133,6 @@ class BlocksFile:
         self._blocks.append(_Block(at, begin, len(data), len(data)))
 
     def _look(self) -> None:
-        """Note the blocks that were written since."""
         stored, at = self._stored.size, self._end or len(_MAGIC)
         if not self._blocks and self._stored.read_at(0, len(_MAGIC)) != _MAGIC:
             return

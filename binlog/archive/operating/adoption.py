@@ -123,7 +123,6 @@ class Adoption:
         return len(held)
 
     def _found(self, name: str, created_s: int) -> tuple[History, FileEntry] | None:
-        """Return the history that has a file, and its entry."""
         writes = self._writer.history
         for each in self._archive.histories(self._server):
             history = writes if writes is not None and each.folder == writes.folder else each

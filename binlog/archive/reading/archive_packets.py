@@ -223,7 +223,6 @@ class ArchivePackets:
         return event
 
     def _rotate(self, file: str, offset: int) -> bytes:
-        """Return the ROTATE that a source sends before a file."""
         body = struct.pack("<Q", offset) + file.encode()
         size = HEADER_SIZE + len(body) + (CHECKSUM_SIZE if self.file_checksum == CHECKSUM_CRC32 else 0)
         event = _HEADER.pack(0, EventType.ROTATE, 0, size, 0, ARTIFICIAL_FLAG) + body

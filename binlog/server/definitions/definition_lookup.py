@@ -247,7 +247,6 @@ class DefinitionLookup:
         return found
 
     def _begin(self, begin: Position, position: LogPosition) -> SchemaHistory:
-        """Begin a history at a position in the transaction that begins at `begin`."""
         make = self._reader.maker()
         history = self._history = SchemaHistory(make)
         base, self._base = self._base, None

@@ -178,7 +178,6 @@ class Learning:
             history.postpone(name)
 
     def _say(self, history: SchemaHistory) -> None:
-        """Log how many tables were read, at most once a second."""
         now_s = time.monotonic()
         if history.unread and now_s < self._said_s + 1.0:
             return

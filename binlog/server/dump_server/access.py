@@ -241,7 +241,6 @@ def connected(address: SourceAddress, position: Position, server: str, wait_s: f
 
 
 def _start(address: SourceAddress, name: str, position: Position, server: str) -> None:
-    """Start the dump server, unless another reader just did."""
     with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as listener:
         try:
             listener.bind(name)

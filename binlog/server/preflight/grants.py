@@ -42,7 +42,6 @@ def read_grant(text: str, server: ServerVersion) -> Grant | None:
 
 
 def _privilege(words: Words) -> str:
-    """Take the words of one privilege, and its columns."""
     found = []
     while words.peek().kind is Kind.WORD and not words.sees_any("ON", "TO"):
         found.append(words.take().word)

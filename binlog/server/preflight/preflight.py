@@ -225,7 +225,6 @@ def account_of(address: SourceAddress, connection: pymysql.Connection[Any]) -> s
 
 
 def _grants(address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts) -> list[Grant]:
-    """Return the grants of the account, without what it has through roles."""
     version = ServerVersion.parse(facts.version)
     texts = (str(next(iter(row.values()))) for row in query(address, connection, "SHOW GRANTS"))
     return [grant for text in texts if (grant := read_grant(text, version)) is not None]

@@ -173,7 +173,6 @@ class Scan(ServerLog):
         return files[0]
 
     def _created_s(self, file: str, history: History | None) -> int:
-        """Return when a file was created, seconds since 1970."""
         entry = None if history is None else entry_of(history, file)
         if entry is not None:
             return entry.created_s

@@ -220,7 +220,6 @@ class Replaying(FromOffset):
     def _past(
         self, error: PositionPurged, at: Position, log: ServerLog, created: Mapping[str, int]
     ) -> FromOffset:
-        """Return the position itself."""
         del error, log, created
         self._purged()
         return FromOffset(at)

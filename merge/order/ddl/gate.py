@@ -26,8 +26,6 @@ Positions = Callable[[Headers], tuple[Callable[[str], Position], Callable[[str],
 
 
 class _Write(Enum):
-    """State of the writes of decisions."""
-
     #: none is under way
     IDLE = auto()
     #: one is under way

@@ -52,8 +52,6 @@ class Shards:
 
 @dataclass(slots=True)
 class _Open:
-    """A statement that is counted."""
-
     op: str
     table: str
     #: where and when it came first: position and GTID for people; microseconds since 1970 UTC

@@ -93,7 +93,6 @@ def kept_of(array: Any, kept: NDArray[np.bool_]) -> Any:
 
 
 def _slots(array: Any) -> Any:
-    """Return the values in the slots of an array, also under nulls."""
     width = np.int32 if pa.types.is_date32(array.type) else np.int64
     if not len(array):
         return np.zeros(0, width)

@@ -120,8 +120,6 @@ class Progress:
 
 
 class _Watch(threading.Thread):
-    """Shows a line until it is stopped."""
-
     def __init__(self, console: Console, line: Callable[[], str]) -> None:
         super().__init__(name="progress", daemon=True)
         self._console, self._line = console, line

@@ -49,7 +49,6 @@ class View:
 
     @property
     def _files(self) -> list[Properties]:
-        """The files in order of precedence."""
         return [file for file in (self.environment, self.own, self.server) if file is not None]
 
     def given(self, key: str) -> Entry | None:

@@ -112,7 +112,6 @@ class PositionTopic:
             reader.close()
 
     def _offset(self, admin: AdminClient, spec: OffsetSpec) -> int:
-        """Return an offset, whatever is committed."""
         partition = TopicPartition(self._topic, 0)
         offsets = admin.list_offsets(
             {partition: spec},

@@ -154,7 +154,6 @@ class Kafka:
             self._is_in_transaction = True
 
     def _record(self, position: GroupPosition) -> Messages:
-        """Return the record of a position."""
         zero, topics = np.zeros(1, np.int32), (self._settings.position_topic,)
         return Messages(topics, zero, zero, pa.array([position.to_json()]), {}, pa.array([self._id]))
 

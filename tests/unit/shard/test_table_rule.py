@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.ddl.statement_rows import statement_row
 
-from canal_group.actors.sink.keyed_hash import keyed_hashes
-from canal_group.actors.sink.mask import Mask, MaskKind
+from canal_group.actors.sink.mask import Mask, MaskKind, keyed_hashes
 from canal_group.actors.sink.processing import Processing
 from canal_group.actors.sink.table_rule import KEPT, TableRule
 from canal_group.conf.filters.expression_text import ExpressionError, parse_expression
