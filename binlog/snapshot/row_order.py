@@ -66,11 +66,9 @@ class RowOrder:
 
     def takes(self, rows: KeyRange | Iterable[Key]) -> bool:
         """Return whether each key has a literal of the type of each column: a caller's position may not."""
-        ordered = isinstance(rows, KeyRange)
         keys = (rows.after, rows.until) if isinstance(rows, KeyRange) else rows
         return all(
-            len(key) == len(self.columns)
-            and all(_takes(*each, ordered=ordered) for each in zip(self.columns, key, strict=True))
+            len(key) == len(self.columns) and all(map(_takes, self.columns, key))
             for key in keys
             if key is not None
         )
@@ -120,19 +118,14 @@ def _is_ordered(column: ColumnDefinition) -> bool:
     return BY_NAME[column.type].storage not in _UNORDERED and len(column.values) <= ENUM_VALUES_MAX
 
 
-def _takes(column: ColumnDefinition, value: str, *, ordered: bool) -> bool:
-    """Return whether a literal may be a value of a column.
-
-    A range of an ENUM has numbers, which order it; a row's key may have its text.
-    """
+def _takes(column: ColumnDefinition, value: str) -> bool:
+    """Return whether a literal may be a value of a column: of an ENUM, the number of one of its texts."""
     storage = BY_NAME[column.type].storage
     if storage in (Storage.DATE, Storage.MOMENT):
         return value[:1] == "'"
     if storage in (Storage.CHAR, Storage.VARCHAR):
         return value[-1:] == "'" and value[:1] != "'"
-    if column.values and (ordered or value[-1:] != "'"):
-        return value.isdigit() and len(value) <= _DIGITS_MAX
-    return bool(column.values) or value[-1:] != "'"
+    return value.isdigit() and len(value) <= _DIGITS_MAX if column.values else value[-1:] != "'"
 
 
 def _numbers(column: ColumnDefinition, first: int, end: int) -> str:

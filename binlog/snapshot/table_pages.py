@@ -97,7 +97,8 @@ class PageSelect:
         after = [pa.RecordBatch.from_struct_array(page.rows.rows.column("after")) for page in pages]
         if len(after) == 1:
             return after[0]
-        table = pa.Table.from_batches(after, pa.schema(list(kind))).unify_dictionaries().combine_chunks()
+        # A dictionary stays as it is, for the numbers of an ENUM.
+        table = pa.Table.from_batches(after, pa.schema(list(kind))).combine_chunks()
         return table.to_batches()[0] if len(table) else pa.RecordBatch.from_pylist([], pa.schema(list(kind)))
 
 

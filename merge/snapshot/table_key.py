@@ -68,7 +68,8 @@ def _comparable(column: Any) -> Any:
     """Return values that are equal if and only if the binlog has equal values."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return column.dictionary_decode()
+        # An ENUM's number: two numbers may have one text.
+        return column.indices
     if is_moment(kind):
         # Also tells apart dates that no calendar has.
         return keys_of(column)

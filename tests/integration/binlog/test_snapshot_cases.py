@@ -49,6 +49,41 @@ class Case(NamedTuple):
     engine: str = "mariadb mysql"
 
 
+def numbered_texts(texts):
+    """Return the statements of a table whose key is an ENUM of texts, with rows of all its numbers.
+
+    The first page has nearly all of them, in several batches.
+    """
+    numbers = len(texts.split(",")) + 1
+    return [
+        "SET SESSION sql_mode = ''",
+        f"CREATE TABLE app.{{t}} (id BIGINT, k ENUM({texts}), n INT, v TEXT, PRIMARY KEY (k, n))",
+        many("{t}", f"n % {numbers}, n DIV {numbers}, RPAD(n, 5000, ' old')"),
+        "DELETE FROM app.{t} WHERE n >= 140",
+    ]
+
+
+def changes_of_one_text(number, other):
+    """Return statements that change rows of one of two numbers of a text, and then of the other."""
+    return [
+        "SET SESSION sql_mode = ''",
+        *(
+            each.format(number=number, other=other)
+            for each in (
+                "UPDATE app.{{t}} SET v = 'changed' WHERE k = {other} AND n < 20",
+                "DELETE FROM app.{{t}} WHERE k = {other} AND n BETWEEN 20 AND 30",
+                "DELETE FROM app.{{t}} WHERE k = {number} AND n BETWEEN 40 AND 50",
+                "UPDATE app.{{t}} SET k = {other}, n = n + 1000 WHERE k = {number} AND n BETWEEN 60 AND 70",
+                "UPDATE app.{{t}} SET k = {number}, n = n + 2000 WHERE k = {other} AND n BETWEEN 72 AND 74",
+                "SET SESSION binlog_row_image = 'NOBLOB'",
+                "UPDATE app.{{t}} SET id = -id WHERE k = {other} AND n BETWEEN 80 AND 90",
+                "UPDATE app.{{t}} SET n = n + 3000 WHERE k = {number} AND n BETWEEN 100 AND 110",
+                "UPDATE app.{{t}} SET n = n + 3000 WHERE k = {other} AND n BETWEEN 120 AND 130",
+            )
+        ),
+    ]
+
+
 SIMPLE = [f"CREATE TABLE app.{{t}} {NUMBERED}", few("{t}", *range(1, 9))]
 LARGE = [f"CREATE TABLE app.{{t}} {NUMBERED}", many("{t}")]
 PARTITIONED = [
@@ -182,6 +217,9 @@ CASES = {
         engine="mariadb",
     ),
     "repeated_drops": Case(PARTITIONED, ["ALTER TABLE app.{t} TRUNCATE PARTITION p0", few("{t}", 5, 6)] * 3),
+    "enum_numbers_without_a_text": Case(numbered_texts("'a', '', 'b'"), changes_of_one_text(0, 2)),
+    "enum_numbers_of_an_empty_text": Case(numbered_texts("'a', '', 'b'"), changes_of_one_text(2, 0)),
+    "enum_numbers_of_one_text": Case(numbered_texts("'a', 'b', 'a'"), changes_of_one_text(1, 3)),
     # Another case deletes them, before this table is begun.
     "deletes_of_unread_tables": Case(SIMPLE, []),
 }

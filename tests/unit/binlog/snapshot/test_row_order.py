@@ -14,7 +14,7 @@ TEXT = "_utf8mb4 X'78'"
 @pytest.mark.parametrize(
     ("column", "in_range", "of_row", "neither"),
     [
-        (ColumnDefinition("k", "enum", values=("x", "y")), ["1"], ["1", TEXT], ["-1", "1e0", "1" * 40]),
+        (ColumnDefinition("k", "enum", values=("x", "y")), ["1"], ["1"], [TEXT, "-1", "1e0", "1" * 40]),
         (ColumnDefinition("k", "int"), ["7", "-7"], ["7", "-7"], [TEXT, "'2024-01-01'"]),
         (ColumnDefinition("k", "varchar", length=9), [TEXT, "X'78'"], [TEXT], ["7", "'2024-01-01'"]),
         (ColumnDefinition("k", "date"), ["'2024-01-01'"], ["'2024-01-01'"], ["7", TEXT]),
