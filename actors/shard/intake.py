@@ -26,7 +26,13 @@ from canal_group.actors.snapshot.lane_snapshot import LaneSnapshot, SnapshotPart
 from canal_group.actors.store.ring import RingStore
 from canal_group.binlog.grammar.reading import Reading
 from canal_group.binlog.server.listener import Reader
-from canal_group.merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
+from canal_group.merge.errors import (
+    CanalGroupError,
+    DataError,
+    PositionRefused,
+    RetryableError,
+    ShardUnavailable,
+)
 from canal_group.merge.values.chunk import Chunk, TableName
 from canal_group.merge.values.commit_time import END_OF_TIME_US
 from canal_group.merge.values.header import Flag, HeaderRun
@@ -146,14 +152,18 @@ class Intake:
         raise ShardUnavailable(f"Shard {self._shard} has not reached its source yet{why}", retry_after_s=0.5)
 
     def stands_at(self, position: Position) -> bool:
-        """Return whether the ring, after a rollback, would begin exactly at `position`."""
+        """Return whether the ring, after a rollback, would begin exactly at `position`.
+
+        A refused position may be of a client that is set aside by now: then the source is asked anew.
+        """
         first = self.ring.first_position()
         if first is not None and not position.is_of(self.server):
             return False
         began = None if self._snapshot is None else self._snapshot.begins_with
         text = began if first is None or first.snapshot is None else first.snapshot
         first = first or self._opened
-        if first is None or self.ended is not None or self._closing.is_set():
+        refused = isinstance(self.error, PositionRefused)
+        if first is None or refused or self.ended is not None or self._closing.is_set():
             return False
         over = text is not None and text.startswith(OVER)
         if (None if over else text) != position.snapshot:

@@ -75,7 +75,7 @@ class ShardSource:
         self._definitions: SourceDefinitions | None = None
         #: what operators have left out; replaced as a whole
         self._skipped: tuple[SkippedEvent, ...] = ()
-        #: up to where client ids have read, for the next reader
+        #: up to where client ids have read
         self.read_to: tuple[Position, ...] = ()
         #: from where on client ids read, as the group has said it: an archive keeps that
         self.needed: Sequence[KeptPosition] = ()
@@ -118,7 +118,9 @@ class ShardSource:
             self._hosts,
             Decoding(self._sink.select, self._limits),
             intake,
-            choice=StartChoice(wiring.start, wiring.start_by, wiring.reader.fallback_us, self.read_to),
+            choice=StartChoice(
+                wiring.start, wiring.start_by, wiring.reader.fallback_us, lambda: self.read_to
+            ),
             margin_us=wiring.merge.margin_us,
             definitions=self._definitions,
             ring=intake.ring,

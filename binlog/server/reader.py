@@ -289,8 +289,10 @@ class SourceReader:
         """
         identity = Identity(log.address, log.facts, self._dumps.log_of(log), self._progress.known)
         identity.require(by_gtid=by_gtid)
-        self._read_to = tuple(each for each in self._read_to if not each.within(self._progress.known))
-        for each in self._read_to:
+        # A client that is set aside is no reader any more, while a stream goes on for the others.
+        for each in self._read_to():
+            if each.within(self._progress.known):
+                continue
             replace(identity, log=log, position=each).require_further(
                 partial(require_contained, log.address, log.connection, log.facts, each)
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from canal_group.binlog.server.binlog_stream import BinlogStream
@@ -33,9 +34,9 @@ class StartChoice:
     start_by: StartBy
     #: how long before the last commit time another server is read from, see `by_time`
     fallback_us: int
-    #: positions after that of a run up to which there are readers: what is before them is compared too,
-    #: because GTIDs of other transactions may be in their sets
-    read_to: tuple[Position, ...] = ()
+    #: returns the positions after that of a run up to which there are readers: what is before them is
+    #: compared too, because GTIDs of other transactions may be in their sets
+    read_to: Callable[[], tuple[Position, ...]] = tuple
 
 
 class ReadProgress:
