@@ -36,7 +36,8 @@ class AnswerBounds:
     bytes_max: int
     #: packets that describe no column: rows, errors, what ends a part
     rows_max: int
-    columns_max: int = 512
+    #: of the widest table that a server has
+    columns_max: int = 4_096
     #: from the command to the last byte; a silence ends earlier, see `SourceAddress.read_timeout_s`
     seconds_max: float = 60.0
 

@@ -13,6 +13,7 @@ from canal_group.binlog.history.facts import Change, LogPosition, Present
 from canal_group.binlog.history.history import SchemaHistory
 from canal_group.binlog.history.logged import facts_of, lineage_of
 from canal_group.binlog.history.verified import require_agreement
+from canal_group.binlog.schema.ancestry import ORIGINS_MAX
 from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
 from canal_group.binlog.server.definitions.base import Base
 from canal_group.binlog.server.definitions.confirming import Confirming
@@ -116,18 +117,42 @@ class DefinitionLookup:
 
         Raises:
             DefinitionContradicted: the source shows a table otherwise than statements have left it.
-            UnsupportedEvent: it is too long, and columns of its table are masked or dropped.
+            UnsupportedEvent: columns of its table are masked or dropped, and it is too long, or the table has
+                had too many names.
         """
         # It is still to be applied.
         history = self._needed(self._reading_at()[0])
         if history is not None:
+            protected: list[SourceName] = []
+
+            def protects(name: SourceName) -> bool:
+                found = self._protects(name)
+                protected.extend([name] if found else [])
+                return found
+
             change = self._reader.scope.change(
                 LogPosition(self._reader.facts.identity, file, end),
                 query,
                 self._version,
-                lambda name: self._keeper.protects(name, self.origins(*name)),
+                protects,
             )
-            self._missed -= self._keeper.apply(history, change)
+            touched = self._keeper.apply(history, change)
+            self._missed -= touched
+            for name in touched if protected else ():
+                self._require_protected(name, protected[0])
+
+    def _protects(self, name: SourceName) -> bool:
+        return self._keeper.protects(name, self.origins(*name))
+
+    def _require_protected(self, name: SourceName, before: SourceName) -> None:
+        """Return unless a table has so many former names that the one of its rule is forgotten."""
+        if len(self.origins(*name)) >= ORIGINS_MAX and not self._protects(name):
+            raise UnsupportedEvent(
+                f"{name} has had more than {ORIGINS_MAX} names. The filter masks or drops columns of {before},"
+                " by a name that is forgotten with this statement.",
+                hint="Give it an entry in filter.tables by its new name, or leave it out by filter.black.",
+                table=str(name),
+            )
 
     def lose(self, query: Query | None, file: str, end: int) -> None:
         """Note a statement that is left out, see `TableLookup.lose`: what it defines has to be asked."""

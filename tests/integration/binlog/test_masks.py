@@ -184,3 +184,30 @@ def test_the_refusal_of_a_statement_names_it_and_quotes_nothing(unprepared, sour
     ):
         await_rows(recorder, "customers", 1)
     assert SECRET not in str(caught.value.to_dict())
+
+
+LOSE_THE_NAME = {
+    "more than are read": [f"RENAME TABLE app.customers /* {'x' * (1 << 20)} */ TO app.other"],
+    "had more than 100 names": [
+        "RENAME TABLE app.customers TO app.n0",
+        *(f"RENAME TABLE app.n{number} TO app.n{number + 1}" for number in range(105)),
+    ],
+}
+
+
+@pytest.mark.parametrize("why", LOSE_THE_NAME)
+def test_a_table_that_would_lose_its_rule_stops_the_shard(unprepared, source_address, why):
+    address, processing = source_address(unprepared), processing_of(FILTER)
+    start = end_of(unprepared, source_address)
+    unprepared.execute(
+        "CREATE TABLE app.customers (id INT PRIMARY KEY, mail VARCHAR(99))",
+        *LOSE_THE_NAME[why],
+        "CREATE TABLE app.last (id INT PRIMARY KEY)",
+        "INSERT INTO app.last VALUES (1)",
+    )
+    definitions = definitions_of(address.name, of_app, always=True, protects=processing.protects)
+    with (
+        pytest.raises(UnsupportedEvent, match=f"{why}.*columns of app"),
+        reading(address, start=start, definitions=definitions) as recorder,
+    ):
+        await_rows(recorder, "last", 1)

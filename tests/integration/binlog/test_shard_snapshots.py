@@ -369,6 +369,16 @@ def test_an_inserted_row_that_a_page_has_gets_its_defaults(mysql, source_address
     assert client.copy.rows["t"] == shown(mysql, "t")
 
 
+def test_a_table_of_many_columns_is_read(server, address):
+    columns = ", ".join(f"c{number} INT" for number in range(1_000))
+    server.execute(f"CREATE TABLE app.t (id INT PRIMARY KEY, {columns})")
+    server.execute("INSERT INTO app.t (id, c999) VALUES (1, 7)")
+    with running(address) as shard:
+        client = SnapshotClient(shard, begun(address, "app.t"))
+        client.read_until(lambda: client.copy.mark, "the mark")
+    assert (client.copy.mark.failed, client.copy.rows["t"]) == ({}, shown(server, "t"))
+
+
 def test_a_table_that_grows_faster_than_it_is_read_is_read(server, address):
     """Rows are inserted after its last one, until the mark is there."""
     filled(server, "t", 3_000)
