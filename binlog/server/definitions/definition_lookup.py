@@ -150,7 +150,7 @@ class DefinitionLookup:
             raise UnsupportedEvent(
                 f"{name} has had more than {ORIGINS_MAX} names. The filter masks or drops columns of {before},"
                 " by a name that is forgotten with this statement.",
-                hint="Give it an entry in filter.tables by its new name, or leave it out by filter.black.",
+                hint="Give its new name an entry in filter.tables, or leave it out by filter.black.",
                 table=str(name),
             )
 
