@@ -148,8 +148,8 @@ class DefinitionLookup:
         """Return unless a table has so many former names that the one of its rule is forgotten."""
         if len(self.origins(*name)) >= ORIGINS_MAX and not self._protects(name):
             raise UnsupportedEvent(
-                f"{name} has had more than {ORIGINS_MAX} names. The filter masks or drops columns of {before},"
-                " by a name that is forgotten with this statement.",
+                f"{name} has had more than {ORIGINS_MAX} names. The filter masks or drops columns of"
+                f" {before}, by a name that is forgotten with this statement.",
                 hint="Give its new name an entry in filter.tables, or leave it out by filter.black.",
                 table=str(name),
             )

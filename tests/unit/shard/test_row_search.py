@@ -53,7 +53,7 @@ def test_no_row_is_looked_for_by_a_key_that_a_rule_keeps_back(tmp_path):
         changes_of(source, TableName, ConsumerView(History.DROP), RowKey.parse("fx.par:1"), 1 << 20, rules)
 
 
-def test_no_row_is_looked_for_by_a_key_that_was_computed_of_what_a_rule_keeps_back(tmp_path):
+def test_a_key_that_was_computed_of_a_masked_column_finds_no_row(tmp_path):
     """Its definition does not say so any more."""
     rules = Processing([TableRule("fx.par", black_columns=frozenset({"mail"}))])
     source = files_source("s0", str(shutil.copy(FILE, tmp_path / "mysql-bin.000001")))
