@@ -124,6 +124,8 @@ def _engine(pattern: str, memory_max: int, *, captures: bool) -> Any:
 
     options = re2.Options()
     options.case_sensitive = False
+    # A name may have the end of a line in it, and is one name all the same.
+    options.dot_nl = True
     options.log_errors = False
     options.max_mem = memory_max
     options.never_capture = not captures

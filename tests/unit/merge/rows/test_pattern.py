@@ -34,6 +34,12 @@ def test_no_pattern_of_a_reader_takes_long(pattern):
     assert time.process_time() - began < AT_ONCE_S
 
 
+@pytest.mark.parametrize("name", ["shop.a\nb", "shop.\n", "sh\nop.a", "shop.a\r\n"])
+def test_a_dot_matches_every_character_of_a_name(name):
+    assert PatternList([r".*\..*"]).matches(name)
+    assert Pattern(r"(.*)\.(.*)").groups(name) == (name, *name.split("."))
+
+
 @pytest.mark.parametrize(
     ("pattern", "why"),
     [
