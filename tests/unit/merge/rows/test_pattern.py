@@ -145,9 +145,9 @@ def test_what_a_readers_filter_may_cost_is_bounded():
     with pytest.raises(ConfigError, match="has 4097 characters; the bound is 4096"):
         TableFilter.of_reader("a" * (READERS_FILTER_MAX + 1))
     with pytest.raises(ConfigError, match=r"pattern too large") as caught:
-        TableFilter.of_reader("(?:.{1,60}x?){1,25},a")
+        TableFilter.of_reader("(?:[^y]{1,60}x?){1,15},a")
     assert "in the white list" in str(caught.value)
-    assert TableFilter("(?:.{1,60}x?){1,25},a").matches(TableName("shop", "orders"))
+    assert TableFilter("(?:[^y]{1,60}x?){1,15},a").matches(TableName("shop", "orders"))
     many = ",".join(rf"shop_\d+\.orders_{number}" for number in range(2_000))
     assert TableFilter(many).matches(TableName("shop_7", "orders_1999"))
 
