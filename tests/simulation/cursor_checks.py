@@ -200,17 +200,19 @@ class CursorChecks(OperatorChecks):
             if one is not consumption and not one.dropped and not self._is_set_aside(one)
         ]
         for shard, (old, new) in enumerate(zip(consumption.durable, reaches, strict=True)):
-            missed = new.passed - old.passed
+            # It may have consumed them itself, and been told wrongly that it was dropped.
+            passed = new.passed - old.passed
+            missed = frozenset(index for index in passed if (shard, index) not in consumption.finished)
             for other in others:
                 # A consumer that is away has not heard of what was stored last.
                 has = [other.durable, *([] if self._at_once or other.keeps_position else [other.known])]
                 stored = [each[shard].passed for each in has if each]
                 lacking = missed.difference(*stored) if stored else frozenset()
-                passed = not lacking
+                consumed = not lacking
                 if other.keeps_position:
                     # The server knows where it continues before the cursor is written.
-                    passed |= other.finished.issuperset((shard, index) for index in lacking)
-                self._require(passed, "a consumer misses rows that no other client has consumed")
+                    consumed |= other.finished.issuperset((shard, index) for index in lacking)
+                self._require(consumed, "a consumer misses rows that no other client has consumed")
             consumption.finished.update((shard, index) for index in missed)
 
     def subscribed(self, client_id: str, cursor: GroupPosition) -> None:
