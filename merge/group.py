@@ -160,7 +160,9 @@ class Group:
         """Retire drained shards, and return the instructions that waited for every cursor to follow."""
         instructions: list[Instruction] = []
         for shard in self._drained():
-            self._stream.retire(self._stream.shards[shard])
+            name = self._stream.shards[shard]
+            self._subscribers.note_departure(name, self._stream.base.ack.shards[name])
+            self._stream.retire(name)
             self._reconciling.append(CloseShard(shard))
             instructions += self._subscribers.reconcile()
         if self._reconciling and self._subscribers.reconciled:

@@ -30,7 +30,7 @@ class LossWarnings:
         new = [loss for loss in subscription.losses if loss not in before]
         for loss in new:
             _log.warning(
-                "lost what the source had purged: %s (loss %d of this shard)",
+                "lost what the source had purged, or what its shard left with: %s (loss %d of this shard)",
                 loss,
                 loss.number,
                 extra={"destination": self._destination, "client": subscription.client_id},

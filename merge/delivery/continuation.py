@@ -172,6 +172,12 @@ class Continuation:
         self._moves[shard] = self._moves.get(shard, 0) + 1
         self._writes.changed()
 
+    def miss(self, shard: str, end: Position) -> None:
+        """Note that a shard leaves with what lies between the cursor and `end`; `reconcile` has to follow."""
+        at = None if self.cursor is None else self.cursor.shards.get(shard)
+        if at is not None and not reaches_back({shard: end}, {shard: at}):
+            self.losses = with_loss(self.losses, shard, at, end, 0)
+
     # ---- the cursor -------------------------------------------------------------------------------------
 
     def resume(self, where: Resume | None) -> None:

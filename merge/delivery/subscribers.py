@@ -299,6 +299,12 @@ class Subscribers:
             instructions += subscriber.save_subscription(self._stream)
         return instructions
 
+    def note_departure(self, shard: str, end: Position) -> None:
+        """Note that a shard leaves, after a position, without those for which no rows are held."""
+        for subscriber in self._by_id.values():
+            if subscriber.phase in (Phase.DROPPED, Phase.PURGED):
+                subscriber.continuation.miss(shard, end)
+
     def reconcile(self) -> list[Instruction]:
         """Give every cursor the current shards and write it; repeat a write that failed before."""
         instructions: list[Instruction] = []

@@ -1,4 +1,4 @@
-"""Losses: what a client id did not get because a source had purged it, and what is known of it.
+"""Losses: what a client id did not get because a source had purged it, or its shard left, and what is known.
 
 Rules:
 
@@ -64,7 +64,7 @@ class Loss:
     #: the cursor before and after
     after: Position
     until: Position
-    #: when it was found, by the clock of the shard's machine, microseconds since 1970; 0: not known
+    #: when a purge was found, by the clock of the shard's machine, microseconds since 1970; 0: not known
     found_us: int
     #: how many GTIDs were missed; None: not known
     gtids: int | None

@@ -37,6 +37,11 @@ class CursorChecks(OperatorChecks):
         """Note the cursor that a server begins with."""
         if epoch != self._epoch:
             return
+        kept = [each.cursor.retired for each in subscriptions if each.cursor is not None]
+        # The cursors say which shards have left: without one, it is what the settings list that counts.
+        self._left = {
+            shard: left for shard, left in self._left.items() if any(f"s{shard}" in names for names in kept)
+        }
         for subscription in subscriptions:
             consumption = self._of(subscription.client_id)
             self._require(subscription.cursor == consumption.cursor, "a server begins at another cursor")
@@ -58,11 +63,6 @@ class CursorChecks(OperatorChecks):
         given_up = consumption.unsubscribes or not consumption.begun
         self._require(given_up, "a subscription was removed without an unsubscribe")
         self._consumptions.pop(client_id, None)
-        kept = [one.cursor.retired for one in self._consumptions.values() if one.cursor is not None]
-        # The cursors say which shards have left: without one, it is what the settings list that counts.
-        self._left = {
-            shard: left for shard, left in self._left.items() if any(f"s{shard}" in names for names in kept)
-        }
         self.counts["forgotten"] += 1
         self._note_newcomer(0)
 
@@ -136,8 +136,8 @@ class CursorChecks(OperatorChecks):
         reaches = self._reaches(cursor, consumption)
         if consumption.cursor is not None and not consumption.keeps_position:
             self._require(cursor.sequence >= consumption.cursor.sequence, "a cursor's sequence decreases")
-        self._check_who_left(subscription, consumption, epoch)
         self._note_losses(subscription, consumption)
+        self._check_who_left(subscription, consumption, epoch)
         if consumption.resumes_now:
             self._skip_to(consumption, reaches)
         self.counts["dropped"] += subscription.dropped and not consumption.dropped
@@ -167,7 +167,7 @@ class CursorChecks(OperatorChecks):
             self._stranded.add(subscription.client_id)
 
     def _note_losses(self, subscription: Subscription, consumption: Consumption) -> None:
-        """Check that a loss is stored only after a source has purged what follows a cursor.
+        """Check that a loss is stored only if a source has purged what follows a cursor, or the shard leaves.
 
         One that has acknowledged nothing goes on where the others are: they may have passed more than that.
         """
@@ -177,7 +177,8 @@ class CursorChecks(OperatorChecks):
             gone = frozenset().union(*(binlog.forgotten for binlog in source.binlogs))
             why = lost <= gone or (self._is_new(consumption) and lost & gone)
             known = consumption.lost.issuperset((source.index, index) for index in lost)
-            self._require(bool(why) or known, "a loss is stored of what a source still has")
+            leaves = loss.shard in (subscription.cursor.retired if subscription.cursor is not None else ())
+            self._require(bool(why) or known or leaves, "a loss is stored of what a source still has")
             consumption.lost.update((source.index, index) for index in lost)
 
     @staticmethod
@@ -193,7 +194,10 @@ class CursorChecks(OperatorChecks):
         consumption.resumes_now |= resume is Resume.NOW
 
     def _skip_to(self, consumption: Consumption, reaches: list[Reach]) -> None:
-        """Check how far a consumer jumps that skips the rows that it missed, and count those as finished."""
+        """Check how far a consumer jumps that skips the rows that it missed, and count those as finished.
+
+        The others have consumed them; one that reads an archive may be behind, but not all are.
+        """
         others = [
             one
             for one in self._consumptions.values()
@@ -203,16 +207,19 @@ class CursorChecks(OperatorChecks):
             # It may have consumed them itself, and been told wrongly that it was dropped.
             passed = new.passed - old.passed
             missed = frozenset(index for index in passed if (shard, index) not in consumption.finished)
+            lacks = list[frozenset[int]]()
             for other in others:
                 # A consumer that is away has not heard of what was stored last.
                 has = [other.durable, *([] if self._at_once or other.keeps_position else [other.known])]
                 stored = [each[shard].passed for each in has if each]
                 lacking = missed.difference(*stored) if stored else frozenset()
-                consumed = not lacking
                 if other.keeps_position:
                     # The server knows where it continues before the cursor is written.
-                    consumed |= other.finished.issuperset((shard, index) for index in lacking)
-                self._require(consumed, "a consumer misses rows that no other client has consumed")
+                    lacking = frozenset(each for each in lacking if (shard, each) not in other.finished)
+                lacks.append(lacking)
+            combine = frozenset[int].intersection if self._replays else frozenset[int].union
+            consumed = not lacks or not combine(*lacks)
+            self._require(consumed, "a consumer misses rows that no other client has consumed")
             consumption.finished.update((shard, index) for index in missed)
 
     def subscribed(self, client_id: str, cursor: GroupPosition) -> None:

@@ -41,6 +41,8 @@ class HostileReader(RangeReader):
         """Subscribe, at an invented position as soon as it knows any."""
         holder, end = f"{self.name}/{self.incarnation}", self._checkpoint.end
         start = None if end is None else self._invented(end)
+        if start is not None:
+            self._invariants.moves(self.client_id)
         try:
             self._epoch, cursor = await self._give(
                 SubscribeAt(self.client_id, holder, "", start=start, move=start is not None)

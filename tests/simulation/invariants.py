@@ -18,7 +18,7 @@ Safety:
 6. A header at or before the cursor is not delivered again.
 7. The numbers of outstanding batches and of held headers stay within their bounds.
 8. When a cursor drops a removed shard, it has passed everything that the shard committed before the removal,
-   as far as the shard's clock and ours agree. Exempt are removals `--now` and client ids that were dropped.
+   as far as the shard's clock and ours agree, or has the rest as a loss. Exempt are removals `--now`.
    What the shard commits later is not delivered, with the same tolerance. Nothing is delivered once a cursor
    says that the shard left.
 9. A client id that was dropped as inactive continues at its cursor. If it asks to skip, it misses what the

@@ -79,11 +79,11 @@ class OperatorChecks(Record):
                 self.counts["removed"] += 1
             removal = self._left[shard]
             held = before is not None and name in before.shards
-            if held and not removal.now and not consumption.was_dropped and not subscription.dropped:
+            if held and not removal.now:
                 # A periodic store may write the shard's last position and its departure in one write.
                 passed = consumption.durable[shard].passed
-                left = [(shard, index) for index in self._owed(shard, removal) if index not in passed]
-                finished = consumption.finished.issuperset(left)
+                left = {(shard, index) for index in self._owed(shard, removal) if index not in passed}
+                finished = left <= consumption.finished | consumption.lost
                 self._require(finished, "a shard leaves before everything that it had to deliver was passed")
 
     def _check_not_passed(self, shard: int, index: int, held_us: int) -> None:

@@ -164,6 +164,10 @@ class OrderChecks(OperatorChecks):
             self._require(has, "a consumer receives a header before earlier ones")
             upto[shard].add(index)
 
+    def moves(self, client_id: str) -> None:
+        """Note that a reader moves its cursor to a place of its own."""
+        self._of(client_id).keeps_position = True
+
     def read_range(
         self, client_id: str, start: GroupPosition, batch: Batch, positions: list[ReadPosition]
     ) -> None:

@@ -22,6 +22,7 @@ class Record:
         newcomer: the shard that joins the others, if any.
         elections_fence: whether an election fences the cursor store, and not only the claim after it.
         at_once: whether an acknowledgement is durable when it is answered, and not some time later.
+        replays: whether a client may be behind the others and read an archive.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Record:
         newcomer: int | None,
         elections_fence: bool,
         at_once: bool = True,
+        replays: bool = False,
     ) -> None:
         self._loop = loop
         self._sources = sources
@@ -52,6 +54,7 @@ class Record:
         self._left: dict[int, Removal] = {}
         self._elections_fence = elections_fence
         self._at_once = at_once
+        self._replays = replays
         #: client ids that need transactions which a source has purged
         self._stranded: set[str] = set()
         self._epoch = 0

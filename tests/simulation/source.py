@@ -220,6 +220,8 @@ class Source:
         self._replicate()
         self.active = self.replica
         self.failovers += 1
+        for index in sorted(self._future):
+            self._disbelieve(index)
         self._tell()
 
     def _tell(self) -> None:

@@ -112,6 +112,7 @@ class World:
             newcomer=schedule.shards - 1 if schedule.joins_at_us is not None else None,
             elections_fence=schedule.cursors_in_zookeeper,
             at_once=schedule.flush_s is None,
+            replays=bool(schedule.replays_max),
         )
         self.zookeeper = ZooKeeper(
             loop,

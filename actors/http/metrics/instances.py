@@ -233,7 +233,7 @@ class InstanceFamilies(Families):
         what = "Time up to which it has acknowledged everything."
         self._time("client_cursor", what, client["cursor_commit_us"], of, _CLIENT)
         lost = {loss["shard"]: loss["number"] for loss in client["losses"]}
-        what = "Times that it went on after what a source had purged (merge.purged)."
+        what = "Times that it lost what a source had purged (merge.purged), or a shard left with."
         self._count("client_losses", what, sum(lost.values()), of, _CLIENT)
         count("delivered_batches", "Batches delivered in this epoch.")
         count("delivered_rows", "Rows of these.")

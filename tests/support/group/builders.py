@@ -19,7 +19,7 @@ from canal_group.merge.calls.batch import Batch
 from canal_group.merge.calls.consumers import Ack, Get, GetRange, Rollback, SubscribeAt, Touch
 from canal_group.merge.calls.operators import GivePolicy, RemoveShard
 from canal_group.merge.calls.resume import Resume
-from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.errors import CanalGroupError, PositionRefused
 from canal_group.merge.group import Group, GroupSettings
 from canal_group.merge.replay.replaying_group import ReplayingGroup
 from canal_group.merge.values.chunk import Chunk
@@ -361,10 +361,14 @@ class World:
     # ---- shards ------------------------------------------------------------------------------------------
 
     def open(self, shard: int) -> None:
-        """Open a shard at the requested position."""
+        """Open a shard at the requested position, or fail as a server does that does not list its file."""
         asked = self.opening.pop(shard)
         source = self.sources[shard]
         position = asked.position or source.start
+        if position.file not in source.names:
+            error = PositionRefused("It has no such file.")
+            self.tell(ev.ShardFailed(shard, asked.generation, error, self.now_us))
+            return
         begin = source.index_after(position)
         self.rings[shard] = FakeRing(source, asked.generation, begin, begin, begin, 10 * asked.generation)
         self.tell(ev.ShardOpened(shard, asked.generation, position, self.now_us))
@@ -379,6 +383,10 @@ class World:
         for (lane, shard), asked in sorted(self.replay_opening.items()):
             source = self.paged.get(shard, self.sources[shard])
             assert asked.position is not None, "a replay begins at a cursor"
+            if asked.position.file not in source.names:
+                error = PositionRefused("It has no such file.")
+                self.tell(ev.ShardFailed(shard, asked.generation, error, self.now_us))
+                continue
             begin = source.index_after(asked.position)
             self.replay_rings[lane, shard] = FakeRing(source, asked.generation, begin, begin, begin)
             self.tell(ev.ShardOpened(shard, asked.generation, asked.position, self.now_us))

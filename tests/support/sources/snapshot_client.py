@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -84,8 +85,7 @@ class SnapshotClient:
         for stored in self.lane.held.intake.ring.fetch(
             int(run.headers["sequence"][0]), int(run.headers["sequence"][-1]) + 1
         ):
-            for index in range(stored.header_begin, stored.header_end):
-                self._apply(stored.chunk, index)
+            self._apply(stored.chunk, range(stored.header_begin, stored.header_end))
         self.sequence = int(run.headers["sequence"][-1])
         at = Progress.at(GroupPosition({"s1": self.copy.position}))
         after = at.past(run.headers, run.names, ("s1",), (self.lane.held.intake.server,)).ack.shards["s1"]
@@ -102,29 +102,34 @@ class SnapshotClient:
                 return
         raise AssertionError(f"not within {polls} polls: {what}; {self.lane.describe()}")
 
-    def _apply(self, chunk: Any, index: int) -> None:
-        copy, header = self.copy, chunk.headers[index]
-        if chunk.statements is not None:
-            for said in chunk.statements.to_pylist():
-                if said["_header"] == index:
-                    self._said(said)
-        ids = []
+    def _apply(self, chunk: Any, headers: range) -> None:
+        said_in: dict[int, list[Any]] = defaultdict(list)
+        for said in chunk.statements.to_pylist() if chunk.statements is not None else ():
+            said_in[said["_header"]].append(said)
+        rows_in: dict[int, list[tuple[str, Any]]] = defaultdict(list)
         for table in chunk.tables:
-            rows = copy.rows.setdefault(table.name.table, {})
+            self.copy.rows.setdefault(table.name.table, {})
             for row in table.rows.to_pylist():
-                if row["_header"] != index:
-                    continue
-                old = rows.pop(row["before"]["id"], None) if row["before"] is not None else None
-                if row["_op"] == Op.INSERT:
-                    assert row["after"]["id"] not in rows, "no row is read that is inserted only later"
-                if row["_op"] != Op.DELETE:
-                    rows[row["after"]["id"]] = laid(old, row)
-                ids.append((row["after"] or row["before"])["id"])
-        if header["flags"] & Flag.PAGE:
-            where = chunk.names[header["file"]], int(header["end_offset"]), int(header["row_begin"])
-            copy.pages.append((*where, tuple(ids)))
+                rows_in[row["_header"]].append((table.name.table, row))
+        for index in headers:
+            for said in said_in[index]:
+                self._say(said)
+            ids = [self._change(table, row) for table, row in rows_in[index]]
+            header = chunk.headers[index]
+            if header["flags"] & Flag.PAGE:
+                where = chunk.names[header["file"]], int(header["end_offset"]), int(header["row_begin"])
+                self.copy.pages.append((*where, tuple(ids)))
 
-    def _said(self, said: Any) -> None:
+    def _change(self, table: str, row: Any) -> int:
+        rows, after, before = self.copy.rows[table], row["after"], row["before"]
+        old = rows.pop(before["id"], None) if before is not None else None
+        if row["_op"] == Op.INSERT:
+            assert after["id"] not in rows, "no row is read that is inserted only later"
+        if row["_op"] != Op.DELETE:
+            rows[after["id"]] = laid(old, row)
+        return int((after or before)["id"])
+
+    def _say(self, said: Any) -> None:
         self.copy.mark = SnapshotMark.of_sql(said["sql"]) or self.copy.mark
         moved = [each["table"] for each in said["tables"] if each["role"] == MOVES_ROWS]
         for table in [said["table"]] if said["op"] == "TRUNCATE" else moved:

@@ -16,5 +16,5 @@ def test_each_loss_is_logged_once(caplog):
     assert warnings.stored(Subscription("old", "", None, losses=TWO)) == []
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert "lost what the source had purged: shard s0 from bin.000003:9" in record.getMessage()
+    assert "what its shard left with: shard s0 from bin.000003:9" in record.getMessage()
     assert (record.destination, record.client) == ("shop", "old")

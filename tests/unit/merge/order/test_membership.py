@@ -6,7 +6,9 @@ from support.group.builders import Source, Tx, World, batch_idents
 
 from canal_group.merge import events as ev
 from canal_group.merge import instructions as do
+from canal_group.merge.calls.consumers import Release
 from canal_group.merge.calls.operators import RemoveShard
+from canal_group.merge.calls.resume import Resume
 from canal_group.merge.delivery.cursor_writes import OWN_CALL
 from canal_group.merge.errors import ConfigError, CoordinatorUnavailable, RolledBack, UsageError
 from canal_group.merge.order.membership import MEMBERS_MAX, Membership
@@ -385,6 +387,37 @@ def test_a_removed_shard_leaves_behind_what_it_had_committed():
     assert world.status(1)["role"] == "left"
     world.report(0, 0, low_watermark_us=99)
     assert world.get() is None
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_a_dropped_client_keeps_on_record_what_a_shard_left_with(behind):
+    """1. `old` has less of `s0` than `app`, or as much, and is dropped. 2. `s0` leaves without it.
+    3. What it did not get is a loss in the write that lets `s0` go, and is there when it comes back.
+    """
+    world = World.of(Source(Tx(10), Tx(20), Tx(30)), Source(Tx(15), server=1), drop_after_us=1)
+    for client in ("app", "old"):
+        world.subscribe(client)
+    world.report(0, 1)
+    world.report(1, low_watermark_us=99)
+    world.ack(world.get("app").batch_id, "app")
+    world.report(0, low_watermark_us=50)
+    world.ack(world.get("old", 1 if behind else 10).batch_id, "old")
+    world.tell(ev.Asked(world.call(), Release("old", world.epochs["old"]), world.now_us))
+    world.tick(2)
+    world.save()
+    world.remove("s0", until_us=50)
+    while (batch := world.get("app")) is not None:
+        world.ack(batch.batch_id, "app")
+    world.report(0, 0, low_watermark_us=60)
+    while world.saving:
+        world.save()
+    left = world.stored["old"]
+    assert (left.cursor.retired, list(left.cursor.shards)) == (("s0",), ["s1"])
+    ends = world.sources[0].ends
+    losses = [(each.shard, each.after.offset, each.until.offset) for each in left.losses]
+    assert losses == ([("s0", ends[0].offset, ends[2].offset)] if behind else [])
+    world.subscribe("old", resume=Resume.CURSOR)
+    assert world.stored["old"].losses == left.losses
 
 
 def test_a_removed_shard_that_is_quiet_leaves_at_its_next_low_watermark():
