@@ -13,7 +13,7 @@ from canal_group.actors.gateway.group_port import GroupPort
 from canal_group.actors.gateway.shard_actors import ShardActors
 from canal_group.actors.transport.ray_errors import translated
 from canal_group.merge.calls.consumers import ColumnTypes
-from canal_group.merge.errors import ServerUnavailable, UsageError
+from canal_group.merge.errors import CanalGroupError, ServerUnavailable, UsageError
 from canal_group.merge.rows.chosen_types import TypeOverrides
 from canal_group.merge.rows.joined import Definition, conflicts, joined, types_by_shard
 from canal_group.merge.rows.row_key import RowKey
@@ -219,7 +219,15 @@ class ShardQuestions:
             for shard in shards
         ]
         answers: dict[str, Any] = {}
+        errors: list[CanalGroupError] = []
+        # Ray logs an error that nobody fetches: each answer is fetched, also after a refusal.
+        ends_s = time.monotonic() + timeout_s
         for shard, reference in zip(shards, references, strict=True):
-            with translated(f"Shard {shard}"):
-                answers[shard] = ray.get(reference, timeout=timeout_s)
+            try:
+                with translated(f"Shard {shard}"):
+                    answers[shard] = ray.get(reference, timeout=max(0.0, ends_s - time.monotonic()))
+            except CanalGroupError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
         return answers

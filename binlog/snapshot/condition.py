@@ -62,6 +62,7 @@ def checked_condition(text: str, clear: Collection[str], hidden: Collection[str]
     """
     hidden_words = {name.lower() for name in hidden}
     tokens = list(_tokens(text))
+    _check_closed(tokens)
     for index, token in enumerate(tokens):
         follower = tokens[index + 1].text if index + 1 < len(tokens) else ""
         before = tokens[index - 1].text.upper() if index else ""
@@ -84,6 +85,17 @@ def checked_condition(text: str, clear: Collection[str], hidden: Collection[str]
         if not any(_is_name(word, name) for name in clear):
             raise ConditionRefused(f"its condition names {word}, which is not a column of the table")
     return text
+
+
+def _check_closed(tokens: Collection[_Token]) -> None:
+    """Return if each parenthesis is closed after it is opened: no range of a page is bypassed."""
+    depth = 0
+    for token in tokens:
+        depth += (token.text == "(") - (token.text == ")")
+        if depth < 0:
+            break
+    if depth:
+        raise ConditionRefused("its condition leaves a parenthesis open, or closes more than it opens")
 
 
 def _is_name(word: str, name: str) -> bool:

@@ -22,6 +22,7 @@ CLEAR, HIDDEN = ("id", "Name", "größe", "table", "a`b"), ("mail", "date", "\u0
         "CAST(name AS CHAR(10)) COLLATE utf8mb4_bin = CONCAT(LOWER(name), 'x')",
         "name >= NOW() - INTERVAL 7 DAY",
         "name = X'616263' AND `größe` <=> NULL",
+        "((id) = 1 OR name IN (')', '(')) AND (id > (0))",
     ],
 )
 def test_columns_values_and_functions_of_them_are_a_condition(condition):
@@ -52,6 +53,9 @@ def test_columns_values_and_functions_of_them_are_a_condition(condition):
         ("x.mail = 1", "not understood"),
         ("id = 1.mail", "not understood"),
         ("id = 1 LIMIT 1", "the word LIMIT"),
+        ("id = 1) OR (1 = 1", "leaves a parenthesis open"),
+        ("(id = 1", "leaves a parenthesis open"),
+        ("id = 1)", "leaves a parenthesis open"),
         ("id = 1 -- ", "not understood from character 8 on"),
         ("id = 1 /*!50000 OR mail = 'a' */", "not understood"),
         ("id = 1 # x", "not understood"),
