@@ -1,16 +1,136 @@
-"""Histories: the schema histories of a source, one for each server that it was read from."""
+"""Histories: the schema histories of a source, one for each server that it was read from.
+
+Journal: histories as text that grows with what is new. Each line is a JSON object.
+
+    {"version": 2}                                      the text is whole: nothing before it counts
+    {"of": server}                                      what follows is of this server's history
+    {"begin": [file, offset], "schemas": {...}}         the history begins anew
+    {"first": {...}}                                    a table, a view or a free name where it begins
+    {"fact": {...}}                                     a statement, or what the source showed of a table
+    {"read_to": {...}}                                  up to where the binlog was read
+
+A text that is not whole continues the one before it. A last line without its end was not written whole: it
+was never answered, and is left out.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from canal_group.binlog.history.facts import LogPosition
+from canal_group.binlog.history.facts import Change, Fact, Learned, LogPosition, fact_from_json
 from canal_group.binlog.history.history import SchemaHistory
-from canal_group.binlog.history.journal import added_text, read_text, whole_text
 from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.catalog_entry import CatalogEntry, entry_from_json
 from canal_group.merge.errors import DataError, UsageError
 from canal_group.merge.values.history_text import HistoryText
+from canal_group.merge.values.position import Position
+
+#: the version of the text; a later one has to be another number
+_VERSION = 2
+#: the first line of a text that is whole
+WHOLE = '{"version":2}\n'
+
+
+def whole_text(histories: Iterable[SchemaHistory]) -> str:
+    """Return histories as a whole text; equal histories have equal text."""
+    return WHOLE + "".join(map(_line, (each for history in histories for each in _whole(history))))
+
+
+def added_text(histories: Iterable[SchemaHistory], *, read_to: bool) -> str:
+    """Return the text of what was added to histories since they were stored.
+
+    Args:
+        histories: none of them is rewritten.
+        read_to: whether it includes up to where they were read.
+    """
+    return "".join(map(_line, (each for history in histories for each in _added(history, read_to=read_to))))
+
+
+def read_text(text: str, make: Callable[[], Catalog]) -> list[SchemaHistory]:
+    """Return the histories of a text that is whole, and of the texts that continue it.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError, UsageError: it is not valid.
+    """
+    readings: dict[str, _Reading] = {}
+    reading: _Reading | None = None
+    *lines, _ = text.split("\n")
+    if text and not lines:
+        raise ValueError("its beginning is missing")
+    for number, line in enumerate(lines):
+        data = json.loads(line)
+        if "version" in data:
+            if data["version"] != _VERSION:
+                raise ValueError(f"its version is {data['version']!r:.20}, which is unknown")
+            readings = {}
+        elif number == 0:
+            raise ValueError("its beginning is missing")
+        elif "of" in data:
+            reading = readings.setdefault(str(data["of"]), _Reading(str(data["of"]), make))
+        elif reading is None:
+            raise ValueError("a line belongs to no server")
+        else:
+            reading.take(data)
+    return [each.history() for each in readings.values()]
+
+
+class _Reading:
+    def __init__(self, server: str, make: Callable[[], Catalog]) -> None:
+        self._server, self._make = server, make
+        self._begin = LogPosition(server, "", 0)
+        self._first, self._facts = make(), list[Fact]()
+        self._read_to: Position | None = None
+
+    def take(self, data: dict[str, Any]) -> None:
+        if "first" in data:
+            self._first.set(entry_from_json(data["first"]))
+        elif "fact" in data:
+            self._facts.append(fact_from_json(self._server, data["fact"]))
+        elif "read_to" in data:
+            self._read_to = Position.from_dict(data["read_to"])
+        else:
+            file, offset = data["begin"]
+            self._begin = LogPosition(self._server, str(file), int(offset))
+            self._first, self._facts, self._read_to = self._make(), [], None
+            self._first.load_schemas(data["schemas"])
+
+    def history(self) -> SchemaHistory:
+        history = SchemaHistory(self._make)
+        history.read_to = self._read_to
+        history.set(self._begin, self._first, self._facts)
+        history.rewritten = False
+        return history
+
+
+def _whole(history: SchemaHistory) -> Iterator[dict[str, Any]]:
+    begin = history.beginning
+    yield {"of": begin.server}
+    yield {"begin": [begin.file, begin.offset], "schemas": history.first.schemas_to_json()}
+    yield from map(_addition, history.first.held())
+    yield from map(_addition, history.facts)
+    if history.read_to is not None:
+        yield {"read_to": history.read_to.to_dict()}
+
+
+def _added(history: SchemaHistory, *, read_to: bool) -> Iterator[dict[str, Any]]:
+    adds_read_to = read_to and history.read_to is not None
+    if history.added or adds_read_to:
+        yield {"of": history.beginning.server}
+    yield from map(_addition, history.added)
+    if adds_read_to and history.read_to is not None:
+        yield {"read_to": history.read_to.to_dict()}
+
+
+def _addition(each: CatalogEntry | Fact) -> dict[str, Any]:
+    return {"fact" if isinstance(each, Change | Learned) else "first": each.to_json()}
+
+
+def _line(data: dict[str, Any]) -> str:
+    return json.dumps(data, separators=(",", ":"), sort_keys=True) + "\n"
+
 
 #: servers whose histories are kept: positions of clients may be of the one before the last failover
 SERVERS_MAX = 4

@@ -5,6 +5,7 @@ The grammar is not asked, so this costs no more than the lexer, and works for a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from canal_group.binlog.schema.clauses.beginnings import IDLE
@@ -16,6 +17,11 @@ from canal_group.binlog.schema.statement import Statement
 
 #: tables that one statement may name; of more, only the schemas count
 NAMES_MAX = 1000
+
+
+def unprotected(_name: SourceName) -> bool:
+    """Return False: no rule protects columns of any table."""
+    return False
 
 
 @dataclass(slots=True)
@@ -31,9 +37,14 @@ class Named:
     whole: set[str] = field(default_factory=set)
     #: whether any table may be: it is not understood
     any: bool = False
+    #: tells tables with protected columns; the first one of them that was added, if there is one
+    protects: Callable[[SourceName], bool] = unprotected
+    protected: SourceName | None = None
 
     def add(self, name: SourceName) -> None:
-        """Add a table."""
+        """Add a table; a protected one is found, however many there are."""
+        if self.protected is None and self.protects(name):
+            self.protected = name
         if len(self.tables) < NAMES_MAX:
             self.tables.add(name)
         elif name not in self.tables:
@@ -47,9 +58,9 @@ class Named:
         return not (self.tables or self.schemas or self.dropped or self.whole or self.any)
 
 
-def named_in(statement: Statement) -> Named:
+def named_in(statement: Statement, protects: Callable[[SourceName], bool] = unprotected) -> Named:
     """Return the tables and schemas that a definition names; never raises."""
-    names = Named()
+    names = Named(protects=protects)
     try:
         _read(FirstWords(statement), names)
     except Exception:  # noqa: BLE001 - any error of its reader means that the text is not understood

@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 _TOKEN: Final = re.compile(
-    r"\s+|(?P<text>[xXbBnN]?'(?:[^'\\]|'')*')|(?P<name>`(?:[^`]|``)+`)|(?P<word>[A-Za-z_\x80-\U0010ffff][\w$]*)"
+    r"[ \t\r\n\f\v]+|(?P<text>[xXbBnN]?'(?:[^'\\]|'')*')"
+    r"|(?P<name>`(?:[^`]|``)+`)|(?P<word>[A-Za-z_\x80-\U0010ffff][\w$]*)"
     r"|(?P<number>(?:0[xX][0-9a-fA-F]+|[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![\w$.`@]))"
     r"|(?P<symbol>-(?!-)|/(?!\*)|[+*%=<>!~^&|(),])"
 )

@@ -5,11 +5,19 @@ is printed: it is executed once, and closed. Its rows go from the socket's bytes
 of Python for each, and are handed over in pages while more of them arrive.
 
 Layouts: "Prepared Statements" in MySQL's client/server protocol.
+
+Result columns: whether the columns of a result are those that a table's definition leads to expect.
+
+A table may be altered after its definition was read. What then differs is noticed by the columns, or by the
+rows: a DECIMAL with more digits, an ENUM with more values.
+
+Layout: "Column Definition" in MySQL's client/server protocol.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import struct
 from collections.abc import Generator, Iterator
 from typing import Any, Self
@@ -17,18 +25,105 @@ from typing import Any, Self
 import pymysql
 from pymysql.constants import COMMAND, ER
 
+from canal_group.binlog.charsets.charsets import charset_of
 from canal_group.binlog.columns.columns import Losses
 from canal_group.binlog.columns.rows import RowsBuilder
+from canal_group.binlog.columns.types.column import Extra
+from canal_group.binlog.columns.types.table import TYPES
 from canal_group.binlog.formats.byte_cursor import ByteCursor
 from canal_group.binlog.native.result_rows import read_row, read_rows
+from canal_group.binlog.server.definitions.dictionary import ANSWER_S
 from canal_group.binlog.server.packets import PacketReader
-from canal_group.binlog.server.source import SourceAddress, server_error, translated
+from canal_group.binlog.server.source import SourceAddress, query, server_error, set_session, translated
 from canal_group.binlog.snapshot.page import PAGE_BYTES, Page, PageQuery
-from canal_group.binlog.snapshot.page_session import prepare_session
-from canal_group.binlog.snapshot.result_columns import fits
 from canal_group.binlog.snapshot.selected_table import SelectedTable
+from canal_group.binlog.snapshot.sent_value import SentValue
 from canal_group.merge.errors import CorruptEvent, SourceUnavailable
 from canal_group.merge.values.chunk import TableName, TableRows
+from canal_group.merge.values.types.kinds import Storage
+from canal_group.merge.values.types.table import TABLE, ColumnType
+
+_UNLIMITED = str((1 << 64) - 1)
+_ALWAYS = {
+    "autocommit": "1",
+    "big_tables": "0",
+    # Text comes as it is stored.
+    "character_set_results": "NULL",
+    "completion_type": "'NO_CHAIN'",
+    "lock_wait_timeout": str(math.ceil(ANSWER_S)),
+    "max_join_size": _UNLIMITED,
+    "net_write_timeout": "60",
+    "sql_auto_is_null": "0",
+    "sql_big_selects": "1",
+    "sql_buffer_result": "0",
+    "sql_mode": "''",
+    "sql_safe_updates": "0",
+    "sql_select_limit": _UNLIMITED,
+    "time_zone": "'+00:00'",
+}
+#: of one of the two, or of some of its versions
+_IF_KNOWN = {
+    "max_execution_time": "0",
+    "max_statement_time": "0",
+    "query_cache_type": "'OFF'",
+    # No rows of the past.
+    "system_versioning_asof": "DEFAULT",
+}
+
+
+def prepare_session(address: SourceAddress, connection: pymysql.Connection[Any]) -> None:
+    """Set the variables of a session on which pages are read.
+
+    Args:
+        address: the server, for errors.
+        connection: an open connection to it.
+
+    Raises:
+        SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
+    """
+    query(address, connection, set_session(_ALWAYS))
+    names = ", ".join(f"'{name}'" for name in _IF_KNOWN)
+    rows = query(address, connection, f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
+    known = {str(row["Variable_name"]).lower() for row in rows}
+    query(
+        address, connection, set_session({name: value for name, value in _IF_KNOWN.items() if name in known})
+    )
+    query(address, connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+
+#: catalog, schema, table and column, the latter two with their own name
+_NAMES = 6
+#: behind their size: collation, length, type byte, flags, digits after the point
+_FIXED = struct.Struct("<HIBHB")
+_UNSIGNED = 32
+_WHOLE = {row.code for row in TABLE if row.storage is Storage.INTEGER}
+#: type bytes of strings, which results have in place of each other; 249 to 251 are blobs by their size
+_STRINGS: set[int] = {
+    row.code for row in TABLE if row.storage in (Storage.CHAR, Storage.VARCHAR, Storage.BLOB, Storage.LIST)
+}
+_STRINGS |= {249, 250, 251, ColumnType.VAR_STRING}
+
+
+def fits(definition: bytes, sent: SentValue) -> bool:
+    """Return whether a column's definition in a result is that of a column that was selected.
+
+    Raises:
+        CorruptEvent: the definition ends early.
+    """
+    cursor, column = ByteCursor(definition), sent.column
+    for _ in range(_NAMES):
+        cursor.take(cursor.packed())
+    cursor.packed()
+    collation, _, kind, flags, _ = _FIXED.unpack(cursor.take(_FIXED.size))
+    if kind != sent.type and not {kind, sent.type} <= _STRINGS:
+        return False
+    match TYPES[column.type].extra:
+        case Extra.CHARSET if not column.address:
+            return charset_of(collation).name == charset_of(column.collation).name
+        case Extra.SIGN if column.type in _WHOLE:
+            return bool(flags & _UNSIGNED) == column.unsigned
+    return True
+
 
 #: first bytes of packets
 _END, _ERROR = b"\xfe", b"\xff"

@@ -23,7 +23,7 @@ class Messages:
     #: (n,) utf8 or binary Array
     value: Any
     #: name -> (n,) utf8 Array; a message lacks a header that is null. See
-    #: `canal_group.programs.output.headers`
+    #: `canal_group.programs.output.formats`
     headers: Mapping[str, Any]
     #: (n,) utf8 Array; None: messages have no key
     key: Any = None

@@ -11,7 +11,7 @@ Two kinds of outputs:
 - One that keeps the position stores it together with the messages: all of a batch and its position are
   there, or nothing is. So its readers see each change once.
 - Another one receives messages at least once, in order; after a failure it receives those of the last batches
-  again, which headers identify (`canal_group.programs.output.headers`).
+  again, which headers identify (`canal_group.programs.output.formats`).
 """
 
 from __future__ import annotations

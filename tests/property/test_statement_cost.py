@@ -17,7 +17,7 @@ from hypothesis import given, settings, target
 from hypothesis import strategies as st
 from support.soak import cases, first_quick
 
-from canal_group.binlog.grammar.ddl_identity import statement_id
+from canal_group.binlog.grammar.tables import statement_id
 from canal_group.binlog.schema.catalog import Catalog
 from canal_group.binlog.schema.clauses.tokens import UnreadableError
 from canal_group.binlog.schema.clauses.words import Words

@@ -1,7 +1,7 @@
 """Reader: the columns that the first part of a table map describes.
 
 A type is a byte, and up to two bytes of metadata give its size. The optional part adds names, signs, charsets
-and the values of ENUM and SET columns, see `table_metadata`.
+and the values of ENUM and SET columns, see `table_map`.
 
 Layout: `Table_map_event` in MySQL's rows_event.h.
 """

@@ -5,11 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from canal_group.binlog.schema.clauses.charset_words import Charsets, read_name
-from canal_group.binlog.schema.clauses.references import skip_references
 from canal_group.binlog.schema.clauses.types import read_type
 from canal_group.binlog.schema.clauses.words import Words
 from canal_group.binlog.schema.definition import ColumnDefinition, Generated, Visibility
 from canal_group.binlog.schema.resolving import Type, resolved, with_collation
+
+_ACTIONS = (("RESTRICT",), ("CASCADE",), ("SET", "NULL"), ("SET", "DEFAULT"), ("NO", "ACTION"))
+
+
+def skip_references(words: Words) -> None:
+    """Take the table, its columns and the actions after REFERENCES.
+
+    Raises:
+        UnreadableError: an action is unknown.
+    """
+    words.table_name()
+    if words.sees("("):
+        words.skip_group()
+    if words.skip("MATCH"):
+        words.name()
+    while words.skip("ON", "DELETE") or words.skip("ON", "UPDATE"):
+        if not any(words.skip(*action) for action in _ACTIONS):
+            raise words.unexpected("an action of a foreign key should come")
+
 
 #: attributes without a meaning for rows, which a value follows
 _IDLE_ATTRIBUTES = {

@@ -17,7 +17,7 @@ from canal_group.binlog.grammar.tables import Select
 from canal_group.binlog.history.facts import Change, LogPosition
 from canal_group.binlog.history.touches import Touches
 from canal_group.binlog.schema.definition import SourceName
-from canal_group.binlog.schema.named import NAMES_MAX, Named, named_in
+from canal_group.binlog.schema.named import NAMES_MAX, Named, named_in, unprotected
 from canal_group.binlog.schema.names import folded
 from canal_group.binlog.schema.statement import BEGINNING_CHARS, ServerVersion, Statement
 from canal_group.binlog.statements.logged_statement import statement_of
@@ -49,7 +49,7 @@ class Scope:
         end: LogPosition,
         query: Query,
         version: ServerVersion,
-        protects: Callable[[SourceName], bool] = lambda _name: False,
+        protects: Callable[[SourceName], bool] = unprotected,
     ) -> Change:
         """Return a statement that ends at a position, as far as it is to be read.
 
@@ -61,19 +61,19 @@ class Scope:
 
         Raises:
             CorruptEvent: the session's settings exceed the event.
-            UnsupportedEvent: it names such a table, and is too long.
+            UnsupportedEvent: it names such a table, and is too long, or names too many.
         """
         statement = statement_of(query, version)
-        named = named_in(statement)
+        named = named_in(statement, protects)
         self.see(*named.tables)
-        protected = sorted(filter(protects, named.tables))
-        why = self._why_unread(statement, named, passes=bool(protected))
-        if why and protected:
+        why = self._why_unread(statement, named, passes=named.protected is not None)
+        if why and named.protected is not None:
             raise UnsupportedEvent(
-                f"{why} The filter masks or drops columns of {protected[0]}, which the statement names:"
+                f"{why} The filter masks or drops columns of {named.protected}, which the statement names:"
                 " nothing tells under which names their values are after it.",
-                hint="Raise reader.statement_chars_max, or leave the table out by filter.black.",
-                table=str(protected[0]),
+                hint="Raise reader.statement_chars_max if the statement is too long, or leave the table out"
+                " by filter.black.",
+                table=str(named.protected),
             )
         if not why and not named.nothing:
             return Change(end, statement)

@@ -21,8 +21,7 @@ from canal_group.binlog.server.definitions.dictionary import Dictionary
 from canal_group.binlog.server.server_lookup import ServerLookup
 from canal_group.binlog.server.source import connect, query, server_facts
 from canal_group.binlog.snapshot.page import PageQuery
-from canal_group.binlog.snapshot.page_reader import PageReader, TableAltered
-from canal_group.binlog.snapshot.page_session import prepare_session
+from canal_group.binlog.snapshot.page_reader import PageReader, TableAltered, prepare_session
 from canal_group.binlog.snapshot.selected_table import SelectedTable
 from canal_group.merge.errors import SourceUnavailable
 from canal_group.merge.values.chunk import Op, TableName

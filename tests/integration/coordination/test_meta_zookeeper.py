@@ -7,8 +7,7 @@ import threading
 import pytest
 from integration.zookeeper_fixtures import Cursors, coordinate, destination, zookeeper
 
-from canal_group.actors.meta.zookeeper import ZooKeeperStore
-from canal_group.actors.meta.zookeeper_texts import BYTES_MAX
+from canal_group.actors.meta.zookeeper import BYTES_MAX, ZooKeeperStore
 from canal_group.actors.ports import Subscription
 from canal_group.merge.errors import ConfigError, FencedError
 from canal_group.merge.values.gtids.gtid import parse_gtid_set

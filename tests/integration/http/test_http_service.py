@@ -19,7 +19,7 @@ from support.instance.http_service import Http, listening
 
 import canal_group
 from canal_group.actors.admission.calls import QUESTIONS_MAX
-from canal_group.actors.http.body_limit import BODY_BYTES_MAX
+from canal_group.actors.http.app import BODY_BYTES_MAX
 from canal_group.operator import Operator, calls
 
 

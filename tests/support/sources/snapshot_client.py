@@ -120,14 +120,14 @@ class SnapshotClient:
                 where = chunk.names[header["file"]], int(header["end_offset"]), int(header["row_begin"])
                 self.copy.pages.append((*where, tuple(ids)))
 
-    def _change(self, table: str, row: Any) -> int:
+    def _change(self, table: str, row: Any) -> Any:
         rows, after, before = self.copy.rows[table], row["after"], row["before"]
         old = rows.pop(before["id"], None) if before is not None else None
         if row["_op"] == Op.INSERT:
             assert after["id"] not in rows, "no row is read that is inserted only later"
         if row["_op"] != Op.DELETE:
             rows[after["id"]] = laid(old, row)
-        return int((after or before)["id"])
+        return (after or before)["id"]
 
     def _say(self, said: Any) -> None:
         self.copy.mark = SnapshotMark.of_sql(said["sql"]) or self.copy.mark

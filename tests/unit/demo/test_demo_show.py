@@ -12,8 +12,7 @@ from rich.cells import cell_len
 from canal_group.merge.rows.envelope import ENVELOPE
 from canal_group.programs.demo.proof import Findings
 from canal_group.programs.demo.report import DemoReport
-from canal_group.programs.demo.show.change_line import HEADING, change_line
-from canal_group.programs.demo.show.progress import FIRST_ROWS, ROWS_PER_S, Sample
+from canal_group.programs.demo.show.progress import FIRST_ROWS, HEADING, ROWS_PER_S, Sample, change_line
 from canal_group.programs.demo.show.summary import RECORDED, Outcome, summary, what_next
 from playground.run import RECORDED as RECORDED_HERE
 from playground.run import SERVERS

@@ -11,8 +11,7 @@ from canal_group.actors.group.stored.cursors import CURSORS, StoredCursors, subs
 from canal_group.actors.meta.file import FileStore
 from canal_group.actors.meta.memory import MemoryStore
 from canal_group.actors.meta.periodic import PeriodicStore
-from canal_group.actors.meta.zookeeper import ZooKeeperStore
-from canal_group.actors.meta.zookeeper_texts import BYTES_MAX
+from canal_group.actors.meta.zookeeper import BYTES_MAX, ZooKeeperStore
 from canal_group.actors.ports import Key, Subscription
 from canal_group.actors.process.host import OsHost
 from canal_group.merge.errors import CoordinatorUnavailable, FencedError

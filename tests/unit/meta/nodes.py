@@ -1,6 +1,6 @@
 """ZooKeeper's nodes as a store sees them, in a dictionary."""
 
-from canal_group.actors.meta import zookeeper_texts
+from canal_group.actors.meta.zookeeper import BYTES_MAX
 from canal_group.merge.errors import CoordinatorUnavailable
 from canal_group.merge.values.epoch import fenced
 
@@ -35,7 +35,7 @@ class Nodes:
             if self.fails_after < 0:
                 raise CoordinatorUnavailable("lost")
         self.writes += 1
-        assert all(len(data or b"") <= zookeeper_texts.BYTES_MAX for _, data in changes)
+        assert all(len(data or b"") <= BYTES_MAX for _, data in changes)
         for path, data in changes:
             self.data.pop(path, None)
             if data is not None:

@@ -4,8 +4,7 @@ import pytest
 from unit.meta.nodes import Nodes
 
 from canal_group.actors.group.stored.cursors import CURSORS
-from canal_group.actors.meta.zookeeper import COMPRESSED_FROM, ZooKeeperStore
-from canal_group.actors.meta.zookeeper_texts import BYTES_MAX
+from canal_group.actors.meta.zookeeper import BYTES_MAX, COMPRESSED_FROM, ZooKeeperStore
 from canal_group.actors.ports import Key
 from canal_group.merge.errors import ConfigError, CoordinatorUnavailable, UsageError
 from canal_group.programs.conformance.store import MEMBERS, TEXT, StoreConformance, members, text_of

@@ -23,7 +23,7 @@ from canal_group.merge.rows.row_key import RowKey
 from canal_group.merge.rows.typed import typed
 from canal_group.merge.values.chunk import MYSQL_TYPE, Chunk, Op, TableName, TableRows, rows_schema
 from canal_group.merge.values.header import HEADER, WHOLE
-from canal_group.programs.command.binlog.changes import transactions
+from canal_group.programs.command.binlog.tool import transactions
 from canal_group.programs.command.consuming.show import print_lines, print_table
 from canal_group.programs.output.formats import format_of
 from canal_group.programs.output.routing.router import Router

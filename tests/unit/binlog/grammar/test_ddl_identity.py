@@ -9,7 +9,7 @@ from support.binlog.binlog_bytes import File
 
 from canal_group.binlog.columns.table_lookup import NoLookup
 from canal_group.binlog.files.binlog_files import BinlogFiles
-from canal_group.binlog.grammar.ddl_identity import statement_id
+from canal_group.binlog.grammar.tables import statement_id
 from canal_group.binlog.schema.statement import ServerVersion, SqlMode, Statement
 from canal_group.binlog.statements.statement_reader import read_statement
 from canal_group.merge.values.chunk import TableName

@@ -155,6 +155,13 @@ def test_a_statement_on_a_table_with_masks_is_read_or_refused(sql):
         source.change(sql.format(f"/* {'x' * 1_000} */"), **masked)
 
 
+def test_a_table_with_masks_is_found_after_a_thousand_others():
+    pairs = ", ".join(f"own.n{number} TO own.n{number + 1}" for number in range(NAMES_MAX))
+    with pytest.raises(UnsupportedEvent, match=r"more than 1,000 tables.*masks or drops columns of own\.x"):
+        Source().change(f"RENAME TABLE {pairs}, own.x TO own.y", protects=THEIRS.__eq__)
+    assert Source().change(f"RENAME TABLE {pairs}, own.x TO own.y").unread
+
+
 def test_a_routine_that_is_too_long_touches_nothing():
     source = Source(chars_max=1_000).run("CREATE TABLE orders (id INT)")
     assert not source.change(f"CREATE PROCEDURE p() BEGIN {'SELECT 1; ' * 1_000} END").touches

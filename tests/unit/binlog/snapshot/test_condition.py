@@ -53,6 +53,8 @@ def test_columns_values_and_functions_of_them_are_a_condition(condition):
         ("x.mail = 1", "not understood"),
         ("id = 1.mail", "not understood"),
         ("id = 1 LIMIT 1", "the word LIMIT"),
+        ("id\u00a0= 1", "which is not a column"),
+        ("id\u3000= 1", "which is not a column"),
         ("id = 1) OR (1 = 1", "leaves a parenthesis open"),
         ("(id = 1", "leaves a parenthesis open"),
         ("id = 1)", "leaves a parenthesis open"),

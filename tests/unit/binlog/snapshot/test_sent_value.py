@@ -9,7 +9,7 @@ from support.rows.sent_rows import sized
 
 from canal_group.binlog.columns.types.column import Column
 from canal_group.binlog.formats.byte_cursor import ByteCursor
-from canal_group.binlog.snapshot.result_columns import fits
+from canal_group.binlog.snapshot.page_reader import fits
 from canal_group.binlog.snapshot.sent_value import SentValue
 from canal_group.merge.errors import CorruptEvent
 from canal_group.merge.values.types.table import ColumnType

@@ -3,7 +3,7 @@
 import pytest
 from support.group.builders import Tx, run_of
 
-from canal_group.merge.delivery import cut as cutting
+from canal_group.merge.delivery import batch_limits as cutting
 from canal_group.merge.values.header import no_headers
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canal_group.binlog.server.starts.anchor import AnchorSearch, Found, Logged
+from canal_group.binlog.server.starts.by_time import AnchorSearch, Found, Logged
 
 PRIMARY, STANDBY = 1, 2
 START = "f.000001", 0
