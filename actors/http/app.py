@@ -33,7 +33,7 @@ from canal_group.actors.http.served import Served
 from canal_group.merge.errors import CanalGroupError
 
 _PAGE = Path(__file__).with_name("page")
-#: what browsers may load, and from where: only what this service itself serves
+#: Content-Security-Policy: browsers load nothing from other hosts
 _POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 

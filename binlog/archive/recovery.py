@@ -202,7 +202,7 @@ def _why_cut(scan: FileScan, rest: int, entry: FileEntry) -> str:
 
 
 def _base(name: str) -> str:
-    """Return the binlog file's name in that of one of its forms, or of its index."""
+    """Strip the suffix of a form, or of the index, from a file name; the result names the binlog file."""
     for suffix in (*SUFFIXES.values(), INDEX_SUFFIX):
         if suffix and name.endswith(suffix):
             return name.removesuffix(suffix)

@@ -60,7 +60,7 @@ class DumpServer:
         self._listener = listener
         self._dumping = Dumping(address, server, file, offset, self._kept)
         self._unused_s = UNUSED_S if address.archive is None else ARCHIVE_UNUSED_S
-        #: the dump that is served, and its readers; None: there is no dump now
+        #: the dump that is served, and its readers; None: no dump runs now
         self._dump: SourceDump | None = None
         self._readers: Readers | None = None
         self._served: dict[int, ServedReader] = {}
@@ -230,7 +230,7 @@ class DumpServer:
                 self._send_own(number, served, durable(end))
 
     def _send(self) -> None:
-        """Send each reader what it lacks, as far as its socket takes it; end those that were lapped."""
+        """Send each reader the next events, as far as its socket takes them; end readers that were lapped."""
         assert self._readers is not None, "a dump has readers"
         for number in self._readers.lapped():
             self._end(number, "it was too slow, and what it lacks was dropped")

@@ -195,7 +195,8 @@ class Window:
         while self._first < len(self._blocks) and self.cost > self._limit_bytes:
             self._blocks[self._first] = _DROPPED
             self._first += 1
-        # Their slots stay in the list until they are half of it, so that each is moved once on average.
+        # Slots of dropped blocks stay in the list until they fill half of the list, so that a block is moved
+        # once on average.
         if self._first > len(self._blocks) // 2:
             del self._blocks[: self._first]
             del self._costs[: self._first]

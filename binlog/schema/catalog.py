@@ -56,7 +56,7 @@ class Catalog:
         return self._holdings.applied
 
     def table(self, schema: str, table: str) -> TableDefinition | UnknownTable | None:
-        """Return a table's definition, or why it is unknown; None if there is no such table."""
+        """Return the definition of a table, or why the definition is unknown; None: no such table exists."""
         resolved = self._holdings.get(SourceName(schema, table))
         return resolved if isinstance(resolved, TableDefinition | UnknownTable) else None
 
@@ -71,7 +71,7 @@ class Catalog:
         return [each.name for _, each in sorted(self._holdings.tables.items()) if isinstance(each, tables)]
 
     def count(self) -> int:
-        """Return how many tables there are, with those that are unknown."""
+        """Return the number of tables, unknown tables included."""
         tables = TableDefinition | ShownTable | UnknownTable
         return sum(isinstance(each, tables) for each in self._holdings.tables.values())
 
