@@ -1,4 +1,4 @@
-"""Page sessions: what a session is set to, so that no setting of its server changes what it selects."""
+"""Page sessions: session settings that make a SELECT independent of the server's own settings."""
 
 from __future__ import annotations
 

@@ -483,7 +483,7 @@ class Stream:
             state.not_opened(event.error)
 
     def failed(self, event: ShardFailed) -> None:
-        """Note that a shard stopped at its data."""
+        """Note the stop of a shard at its data."""
         if event.generation == self.generation:
             self.states[event.shard].failed(event.error, event.at_us)
 

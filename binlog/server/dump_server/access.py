@@ -117,7 +117,7 @@ class DumpServerAccess:
         return None if attachment is None else self._taken(attachment)
 
     def another(self, position: Position, server: str) -> Attachment | None:
-        """Return one more attachment, which its reader reads beside its stream; None: there is none."""
+        """Return a second attachment, which a reader reads beside its stream; None: no server attaches it."""
         try:
             sock = connected(self._address, position, server, _MOVE_WAIT_S)
             return Attachment(sock, position, _MOVE_WAIT_S, self._address.read_timeout_s)

@@ -1,4 +1,4 @@
-"""Shared dump: what a dump server sends to one of its readers."""
+"""Shared dump: the packets that a dump server sends to one of its readers."""
 
 from __future__ import annotations
 

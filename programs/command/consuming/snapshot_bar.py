@@ -123,7 +123,7 @@ class UnreadTables:
         self._destination, self._client_id = destination, client_id
         #: shard and name in the source of each failed table that was named
         self._tables: set[tuple[str, str]] = set()
-        #: tables that no shard has, by the marks so far; None: there was no mark
+        #: tables that no shard has, by the marks so far; None before the first mark
         self._absent: set[str] | None = None
 
     def note_begun(self, snapshot: str | None, cursor: GroupPosition) -> None:
