@@ -294,7 +294,7 @@ def _plain(host: str) -> str:
     """Return an address as it is compared.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the host is not an IP address.
     """
     address = ip_address(host.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)

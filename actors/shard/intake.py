@@ -71,7 +71,7 @@ class Intake:
         process: returns the stored part of a chunk; None: all of it.
         counters: of the shard; None: of this intake alone.
         destination: the instance, for the commands that errors name.
-        snapshot: what the snapshot of the lane is made of; None: there is none.
+        snapshot: the parts of the lane's snapshot; None: the lane has no snapshot.
         slow_s: how long an event is read before `status` names it, seconds.
     """
 

@@ -80,7 +80,7 @@ class ArchiveWriter:
         self._durable = self._after(whole=True)
 
     def _moved(self, say: Say) -> History | None:
-        """Return a history of the files that another machine has moved to the store; None: there are none."""
+        """Return a history of the files that another machine has moved to the store; None: no files."""
         found = self._archive.begin_moved(self._server)
         if found is not None:
             files = found.manifest.files

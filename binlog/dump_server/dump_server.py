@@ -50,8 +50,8 @@ class DumpServer:
         listener: the socket on which readers connect; owned by the dump server.
         address: the source.
         server: identity of the server that must answer.
-        file: position of the reader that starts the dump server.
-        offset: likewise.
+        file: file at which the reader that starts the dump server is positioned.
+        offset: offset of this reader in `file`.
     """
 
     def __init__(

@@ -37,8 +37,8 @@ class Decoding:
 
         Args:
             shard: see `BinlogDecoder`.
-            start: likewise.
-            checksum: likewise.
+            start: see `BinlogDecoder`.
+            checksum: see `BinlogDecoder`.
         """
         builder = ChunkBuilder(self.limits)
         builder.fast_path.original = self.original_times

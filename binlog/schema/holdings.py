@@ -153,7 +153,7 @@ class Holdings:
         Args:
             name: the table.
             renamed: see `Ancestry.altered`.
-            dropped: likewise.
+            dropped: see `Ancestry.altered`.
             reads: words of new expressions that may be names, by column: they count for an unknown table.
         """
         key = self.key(name)

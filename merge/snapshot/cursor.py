@@ -142,7 +142,7 @@ def name_of_text(text: str) -> TableName:
     """Return the name that a text of `name_text` is.
 
     Raises:
-        ValueError: it is none.
+        ValueError: `name_text` cannot have made the text.
     """
     parts = re.findall(r"\.?(`(?:[^`]|``)*`|[^.`]+)", text)
     names = [part[1:-1].replace("``", "`") if part[0] == "`" else part for part in parts]

@@ -392,7 +392,7 @@ def dumps_of(
         semi_sync: what it is told.
         stopped: is set when the reader is to end.
         ring: see `DumpServer`.
-        needed: likewise.
+        needed: see `DumpServer`.
     """
     if address.replies:
         return OwnDumps(address, semi_sync, stopped)

@@ -26,7 +26,7 @@ class SharedDump(OverPackets):
     Args:
         shard: for errors.
         attachment: the connection to the dump server.
-        another: returns one more that begins there; None: there is none.
+        another: returns a second attachment from a position; None: no server attaches it.
         clock_us: our steady clock.
     """
 

@@ -169,7 +169,7 @@ def created_at_source(address: SourceAddress, server: str, file: str, size: int)
     """Return when a server created a file, seconds since 1970; raises as `logged_at_source`.
 
     Args:
-        address: the server, likewise.
+        address: the server.
         server: its identity.
         file: name of its file.
         size: bytes of the file.

@@ -44,7 +44,7 @@ def begun_anew(before: tuple[str, int], now: tuple[str, int]) -> bool:
 
     Args:
         before: name of a file that was read, and when it was created, seconds since 1970; 0: not known.
-        now: likewise, of a file that is read.
+        now: name and creation time of a file that is read.
     """
     (file, before_s), (now_file, now_s) = before, now
     if file == now_file:

@@ -87,7 +87,7 @@ def parse_event_offset(text: str) -> tuple[str, int]:
     """Return file and offset of an event in a binlog, as errors and statuses write it: FILE:POS.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text has another form.
     """
     file, _, offset = text.rpartition(":")
     if not (offset.isascii() and offset.isdecimal() and len(offset) < 20):  # noqa: PLR2004 - of 64 bits
