@@ -1,7 +1,7 @@
 """The tables of a shard's snapshot: which are read now, which wait, and what has become of the others.
 
-Some are read at a time, so that the text of the cursor is short: of those that wait it says nothing, of those
-that were read their names.
+Some are read at a time, so that the text of the cursor is short: the cursor omits the tables
+that wait, and has only the names of the tables that were read.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ class DumpServer:
                 self._send_own(number, served, state)
 
     def _forget_keepers(self, now_s: float) -> None:
-        """Forget the positions of those that have left for good."""
+        """Forget the positions of keepers that have left for good."""
         self._kept_s.update({served.kept.name: now_s for served in self._served.values() if served.kept})
         for name in list(self._keepers):
             # One that has left before the first report is counted from now on.

@@ -66,7 +66,7 @@ class Catalog:
         return [each for each in resolved if isinstance(each, TableDefinition | UnknownTable)]
 
     def names(self) -> list[SourceName]:
-        """Return the names of all tables, also of those that are unknown, in order."""
+        """Return the names of all tables, unknown tables included, in order."""
         tables = TableDefinition | ShownTable | UnknownTable
         return [each.name for _, each in sorted(self._holdings.tables.items()) if isinstance(each, tables)]
 

@@ -179,7 +179,7 @@ class Stream:
         """Forget what came in, and open every shard at the oldest of the cursors under a new generation.
 
         Args:
-            cursors: of those that read this stream.
+            cursors: cursors of the client ids that read this stream.
             at_us: now.
             elsewhere: other cursors of the group; they say which shards there are.
         """

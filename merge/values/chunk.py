@@ -252,7 +252,7 @@ class Chunk:
     statements: pa.RecordBatch | None = None
     #: for each statement what it is in the source
     statement_sources: tuple[StatementSource, ...] = ()
-    #: by index in `headers`: what is known of those that are DDL statements on a table
+    #: by index in `headers`: the mark of a DDL statement on a table
     ddls: Mapping[int, DdlMark] = field(default_factory=dict)
     #: the cursor of the shard's snapshot from its first header on, as text; None: as before
     snapshot: str | None = None

@@ -77,7 +77,7 @@ class HeaderRun:
 
     headers: Headers
     names: tuple[str, ...]
-    #: by sequence: what is known of those that are DDL statements on a table
+    #: by sequence: the mark of a DDL statement on a table
     ddls: Mapping[int, DdlMark] = field(default_factory=dict)
     #: by sequence: the cursor of the shard's snapshot from this header on, as text, or its `SnapshotEnd`
     snapshots: Mapping[int, str] = field(default_factory=dict)

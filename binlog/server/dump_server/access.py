@@ -84,8 +84,8 @@ class DumpServerAccess:
     Args:
         address: the source.
         ring: where what is read is stored; None: nowhere.
-        needed: returns from where on clients read, if the group says it; the ring does not know of those that
-            are further back.
+        needed: returns from where on clients read, if the group says it; the ring does not know of clients
+            that are further back.
     """
 
     def __init__(self, address: SourceAddress, ring: Ring | None = None, needed: NeededBy = not_told) -> None:

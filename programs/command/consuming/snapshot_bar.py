@@ -141,7 +141,7 @@ class UnreadTables:
             )
 
     def check(self) -> None:
-        """Return if no table has failed; print the names of those that no shard has.
+        """Return if no table has failed; print the names of tables that no shard has.
 
         Raises:
             typer.Exit: at least one table has failed; the command ends with `ExitCode.FAILED`.
