@@ -70,7 +70,7 @@ class Statements:
         self._tables = tables
         self._builder = builder
         self._verbatim = verbatim
-        #: savepoint -> how many rows came before it; savepoints that are gone stay, and no statement names them
+        #: savepoint -> how many rows came before it; gone savepoints stay, and no statement names them
         self._savepoints: dict[str, int] = {}
 
     def begin(self) -> None:
