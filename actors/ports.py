@@ -244,7 +244,7 @@ class Subscription:
     filter: str
     #: None until the first position is known
     cursor: GroupPosition | None
-    #: whether it was inactive for too long, so that its rows are no longer kept
+    #: whether the client id was inactive for too long, so that the group stopped keeping its rows
     dropped: bool = False
     #: losses: changes purged by the sources before their delivery
     losses: tuple[Loss, ...] = ()

@@ -40,7 +40,7 @@ _INSERT = (
 class Written:
     """What was written: (n,) seconds of `time.monotonic` of the one-row transactions, by shard, in order.
 
-    They are 0 of those that were not written because the writers were told to end.
+    Transactions that were not written, because the writers were told to end, have 0.
     """
 
     sent_s: NDArray[np.float64]

@@ -48,7 +48,7 @@ from playground.database.server_process import DatabaseServer
 _BULK, _SMALL = 2_000_000, 100_000
 #: how many times the servers write while the consumer follows
 _FOLLOWED = 2
-#: how long the archive may take to compress what it has, seconds
+#: how long the archive may take to compress its files, seconds
 _PACKED_S = 60.0
 
 

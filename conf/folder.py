@@ -89,7 +89,7 @@ def changes(running: Mapping[Path, InstanceSettings], content: FolderContent) ->
     current = {file: running[file] for file in running if file in content.settings or file in content.errors}
     owners = {settings.destination: file for file, settings in current.items()}
     targets: dict[Path, InstanceSettings] = {}
-    # Files of running instances come first, so that they keep their destinations.
+    # Files of running instances come first, so that a running instance keeps its destination.
     for file in sorted(content.settings, key=lambda file: (file not in current, file)):
         settings = content.settings[file]
         owner = owners.setdefault(settings.destination, file)

@@ -36,7 +36,7 @@ class LoginSettings(Settings):
     #: environment variable or file that holds the password; neither, and no command: the password is empty
     password_env: str | None = None
     password_file: AnchoredPath | None = None
-    #: program and arguments, run without a shell, whose first line is the password; None: there is none
+    #: program and arguments, run without a shell, whose first line is the password; None: no command
     password_command: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)] | None = None
     #: how long the command may take
     password_timeout_s: Seconds = 10.0

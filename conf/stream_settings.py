@@ -103,7 +103,8 @@ class ReaderSettings(Settings):
     #: how long the first rows of a table after a statement on it wait for the source to confirm what was
     #: understood of the statement, at most a minute; 0: they do not wait, it is compared later
     confirm_s: Annotated[float, Field(ge=0, le=60)] = 5.0
-    #: characters of the longest statement that is read; of a longer one it is known only what it names
+    #: characters of the longest statement that is parsed; of a longer statement only the named tables are
+    #: known
     statement_chars_max: Annotated[int, Field(ge=1024)] = 1 << 20
     #: when a source with semi-synchronous replication is told that a transaction is safe here: never; when
     #: it is in the ring; when every client id's cursor is past it; when the archive has it on its disk
@@ -124,8 +125,8 @@ class ReaderSettings(Settings):
             )
         return self
 
-    #: which time of a transaction that was replicated counts: that of the server that is read, or that of the
-    #: server where it was committed first
+    #: which commit time of a replicated transaction counts: the time on the server that is read, or the time
+    #: on the server that committed the transaction first
     commit_time: CommitTimeOf = "replica"
     #: only with `origin`: the longest time from a commit at its origin to the binlog of the replica
     replica_lag_max_s: Seconds | None = None
@@ -185,7 +186,7 @@ class MergeSettings(Settings):
     #: which of the statements that say the same of tables with one name are delivered
     ddl: Literal["every", "first", "last"] = "every"
     #: tables, by regular expressions on `schema.table` downstream, and the columns whose global ids order the
-    #: transactions, the first that matches; None: commit times order them
+    #: transactions; the first match counts. None: commit times order the transactions
     order_by: RegexMap | None = None
     #: only with `order_by`: greatest time by which an id is committed after a greater one
     commit_within_s: Seconds | None = None

@@ -33,7 +33,8 @@ class ConsumerState:
     dropped: bool = False
     #: losses: changes purged by the sources before their delivery
     losses: tuple[Loss, ...] = ()
-    #: where its cursor was before it passed only what nothing is kept of; None: it did not
+    #: the cursor before it passed only transactions without kept rows; None: the cursor passed no such
+    #: transactions
     quiet_since: GroupPosition | None = None
     #: whether it acknowledged once, or was asked to hold rows without
     lasting: bool = False
@@ -194,7 +195,7 @@ class ShardAdded:
 
     number: int
     name: str
-    #: where it begins; None: where its settings say, unless a cursor knows it
+    #: where the shard begins; None: a cursor knows the position, or else the shard's settings say it
     start: Position | None
     at_us: int
 

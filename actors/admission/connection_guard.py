@@ -134,8 +134,8 @@ class ConnectionGuard:
     def _look(self, port: int) -> None:
         heard = self._late + self._drained()
         connections = list(self._connections(port, {peer for peer, _ in heard}))
-        # The call of one that was listed may have been let in only now: it is known at once, and what it has
-        # brought is looked at next time.
+        # A listed connection may have been let in only now: the peer is known at once, and its later messages
+        # are read next time.
         self._late = self._drained()
         by_peer = {connection.peer: connection for connection in connections}
         for peer, name in heard:
@@ -294,7 +294,7 @@ def _plain(host: str) -> str:
     """Return an address as it is compared.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the host is not an IP address.
     """
     address = ip_address(host.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)

@@ -75,7 +75,7 @@ class TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # 
 
     @property
     def middleware(self) -> dict[str, TokenMiddleware]:
-        """What a Flight server is told of it."""
+        """The `middleware` argument of a Flight server."""
         return {_NAME: self}
 
     def start_call(self, info: Any, headers: Mapping[str, Sequence[str]]) -> _Call:  # noqa: ARG002  Flight's signature

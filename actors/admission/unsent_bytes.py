@@ -3,7 +3,7 @@
 Rules:
 
 1. All answers together hold about `bytes_max` at most; one alone may be larger.
-2. Of those that wait, the one goes first whose owner holds least, then the one that came first.
+2. Of the waiting answers, the one goes first whose owner holds least, then the one that came first.
 3. While one waits, answers give way to it: those that were not asked for yet, and those that their clients
    read slower than `PACE_BYTES_S`, the largest first. So a client that reads slowly, or not at all, makes
    others wait no longer than its answer takes at that pace.

@@ -30,7 +30,7 @@ class ExpiryWarnings:
         self._instances: dict[Path, tuple[Instance, _Certificates]] = {}
 
     def tell(self, instances: Mapping[Path, Instance]) -> None:
-        """Log what expires, where it is due."""
+        """Log the certificates that expire soon, each when its next warning is due."""
         for file in self._instances.keys() - instances.keys():
             del self._instances[file]
         for file, instance in instances.items():

@@ -44,7 +44,7 @@ ASK_TIMEOUT_S = 10.0
 class _CanalAddress:
     """An address of canal's protocol, with the destinations that are served there."""
 
-    #: as settings name it; None: a port that was free, which is one instance's
+    #: the address in the settings; None: the system chose a free port, for one instance alone
     named: tuple[str, int] | None
     address: ReservedAddress
     listener: CanalListener
@@ -74,7 +74,7 @@ class GatewayProcess:
         self._address = GatewayAddress(settings.gateway)
         self._listener = gateway_wiring(settings, self._address, tls, audit_log)
         self._canal: list[_CanalAddress] = []
-        #: destinations with this gateway's address in their settings
+        #: destinations whose settings name the address of this gateway
         self._users: set[str] = set()
         #: destinations that this gateway serves now
         self._served: dict[str, tuple[InstanceSettings, DestinationActors]] = {}

@@ -35,12 +35,12 @@ class Instance:
     """A launched instance. A context manager: leaving it ends its actors, in good order."""
 
     settings: InstanceSettings
-    #: of the gateway, and of canal's protocol, which it may share with other instances
+    #: addresses of the gateway and of canal's protocol; other instances may listen there too
     addresses: Addresses
     group: ActorHandle
-    #: that it may share with other instances
+    #: the process of the instance's gateway; other instances may use the same process
     gateway: GatewayProcess
-    #: who started that one
+    #: the gateways of the server, which started `gateway`
     gateways: Gateways
     #: what the names of the shards' actors begin with; the shard's name follows
     shard_actors: str
@@ -94,7 +94,7 @@ class Instance:
         self.end()
 
     def end(self) -> None:
-        """End the actors, and what was started for them, as they are."""
+        """Kill the actors at once, and release the gateway, the ZooKeeper and the Ray of the instance."""
         self.actor_registry.close()
         self.gateways.give_back(self.gateway, self.settings)
         for actor in (self.group, *self.actor_registry.actors):

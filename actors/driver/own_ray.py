@@ -30,7 +30,7 @@ class OwnRay:
         self._spare = SpareProcess() if settings.spare_process else None
 
     def close(self) -> None:
-        """End it, with all that runs on it."""
+        """Shut Ray down, with all actors and tasks."""
         if self._spare is not None:
             self._spare.close()
         ray.shutdown()

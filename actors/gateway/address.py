@@ -126,7 +126,7 @@ class Addresses:
     """The addresses of an instance, which it may share with others."""
 
     gateway: GatewayAddress
-    #: of canal's protocol; None: it is not served
+    #: address of canal's protocol; None: the instance does not serve canal's clients
     canal: ReservedAddress | None
 
 

@@ -47,7 +47,7 @@ class Requests:
         lease_s: how long a consumer may be silent, for it to know.
         group: whom to ask.
         operator: answers operators' calls.
-        rows: told of the batches that are delivered, and of those that are done with.
+        rows: told of the batches that are delivered, and of the batches that are done with.
         snapshot: whether a client id that begins without saying where gets the rows that there are.
     """
 

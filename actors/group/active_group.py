@@ -231,7 +231,7 @@ class ActiveGroup:
         self.tell(make(call))
         return call, answer
 
-    # ---- telling the machine, doing what it says -------------------------------------------------------
+    # ---- events to the machine, and its instructions ----------------------------------------------------
 
     def tell(self, event: ev.Event) -> None:
         """Pass an event to the machine and carry out its instructions; do nothing after the end."""

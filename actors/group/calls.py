@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 #: how long a command waits for the report that a shard has stopped, seconds: as long as two polls
 STOP_KNOWN_WITHIN_S = 2.5
-#: how often it looks for that, seconds
+#: interval at which the command looks for the report, seconds
 LOOK_EVERY_S = 0.1
 
 

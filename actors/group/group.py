@@ -123,7 +123,7 @@ class GroupActor(GroupCalls):
     # ---- the driver ------------------------------------------------------------------------------------
 
     async def actor_registry(self) -> tuple[list[ShardSettings], list[str], list[str]]:
-        """Return the shards that wait for an actor, the names of the known ones, and of those that left."""
+        """Return the shards that wait for an actor, the known shards, and the shards that left (names)."""
         group = self._candidate.group
         gone = group.machine.gone if group is not None else []
         return self._registration.pending, self._registration.names, gone

@@ -135,7 +135,7 @@ def grants(settings: InstanceSettings, operator_token: str | None = None) -> Gra
 
     Args:
         settings: of the instance.
-        operator_token: token that may operate it, if the settings name no clients; None: there is none.
+        operator_token: token that may operate it, if the settings name no clients; None: no token is needed.
     """
     gateway = settings.gateway
     if not gateway.names_who:

@@ -210,7 +210,7 @@ def _error() -> TooLarge:
 
 
 _PAGE = Path(__file__).with_name("page")
-#: what browsers may load, and from where: only what this service itself serves
+#: Content-Security-Policy: browsers load nothing from other hosts
 _POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 

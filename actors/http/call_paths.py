@@ -146,7 +146,7 @@ def _order(template: str) -> list[bool]:
 def _parameter(field: CallField, path: Path, text: str | None) -> Parameter:
     said: dict[str, Any] = {"description": text, **_bounds(field)}
     if field.name in path.fields:
-        # Without it there is no such path: it has to be given, and is not None.
+        # A parameter of the path is always given, so the parameter has no default and cannot be None.
         annotation: Any = Annotated[field.type, InPath(**said)]
         return Parameter(field.name, Parameter.KEYWORD_ONLY, annotation=annotation)
     where = Body(embed=True, **said) if path.has_body else Query(**said)

@@ -136,7 +136,7 @@ def _shard_events(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> I
 def _reader_events(
     before: Mapping[str, Any] | None, now: Mapping[str, Any], error: str | None
 ) -> Iterator[str]:
-    """Yield what changed of a shard's reader; `error`: what its group knows."""
+    """Yield a sentence for each change of a shard's reader; `error`: the group's error of this shard."""
     if before is None:
         return
     name = now["shard"]

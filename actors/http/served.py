@@ -23,8 +23,8 @@ from canal_group.conf.server_settings import EmbeddedSettings
 
 #: how long a state is shown again before the actors are asked anew, seconds: it bounds what scrapes cost
 STATE_AGE_MAX_S = 0.5
-#: pause between two samples for the history, seconds: while somebody looks at it, and else. A sample asks
-#: every actor of the instance, which costs it more than its counting
+#: pause between two samples for the history, seconds: while somebody looks at the history, and otherwise. A
+#: sample asks every actor of the instance, which costs the actor more than the counting does
 WATCHED_EVERY_S = 1.0
 SAMPLE_EVERY_S = 5.0
 #: how long somebody who has looked at the history is taken to look, seconds
@@ -51,7 +51,7 @@ class Served:
         )
         self._state = Shared(self._ask, STATE_AGE_MAX_S)
         self._zookeeper = instance.zookeeper
-        #: the files are read when the instance starts, so these are the ones that it shows
+        #: when certificates expire, by the files that the instance read at its start
         self._expiries = expiries(instance.settings)
         #: what the page plots: every state that was shown to anybody
         self._history = History()
@@ -99,7 +99,7 @@ class Served:
         """
         if self._zookeeper is None:
             return wiring.switch(self.settings)
-        # Its port may be one that only this process knows.
+        # Only this process may know the port of an embedded ZooKeeper.
         chosen = self.settings.coordination
         assert isinstance(chosen, EmbeddedSettings), "it was started for this"
         return ZooKeeperSwitch(

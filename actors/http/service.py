@@ -29,7 +29,7 @@ _LOOPBACK_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Where the service listens, and what it allows."""
+    """Address, certificate and audit log of the HTTP service."""
 
     host: str = HOST
     #: 0: a free one
@@ -133,7 +133,7 @@ class HttpService:
         self._listener.guard.let_in(f"ip:{host}:{port}", name)
 
     def _served(self) -> Mapping[str, Served]:
-        """Return the instances, by destination; one that was restarted is another one."""
+        """Return the running instances by destination. A restarted instance gets a new `Served`."""
         if self._closing.is_set():
             return {}
         with self._lock:

@@ -1,1 +1,1 @@
-"""Shard: the actor that owns one source, its reader and its ring store."""
+"""Shard: the actor that owns a source, the source's reader and the ring store."""

@@ -71,7 +71,7 @@ class Intake:
         process: returns the stored part of a chunk; None: all of it.
         counters: of the shard; None: of this intake alone.
         destination: the instance, for the commands that errors name.
-        snapshot: what the snapshot of the lane is made of; None: there is none.
+        snapshot: the parts of the lane's snapshot; None: the lane has no snapshot.
         slow_s: how long an event is read before `status` names it, seconds.
     """
 
@@ -306,7 +306,7 @@ class Intake:
             self._counters.stored(chunk, self._reader.source_now_us())
 
     def store_page(self, page: Chunk, *, written: bool) -> None:
-        """Put a page of the snapshot into the ring, likewise."""
+        """Store a chunk with a page of the snapshot in the ring."""
         low_watermark, put = self._low_watermark, self.ring.cursors[2]
         self.store(page, written=written)
         if low_watermark is not None and low_watermark[1] == put:
@@ -395,7 +395,7 @@ class Intake:
         return error
 
     def _explained(self, error: CanalGroupError) -> CanalGroupError:
-        """Return an error with the command that goes on without its event, if there is one."""
+        """Add the command that skips the error's event to the error's hint, if the event can be skipped."""
         details = error.details
         if not details.get("skippable"):
             return error

@@ -12,7 +12,7 @@ class ShardIntervals:
 
     #: after which an unchanged low watermark is reported again, and the tables are compared again
     repeat_s: float = 1.0
-    #: at which it checks whether its group is silent; after a pause it checks at once
+    #: at which the shard checks whether its group is silent; after a pause of the process, at once
     watch_s: float = 1.0
     #: for which an event is read before status and reports name it
     slow_s: float = 1.0

@@ -159,7 +159,7 @@ class Lane:
             self.source.read_to = tuple(read_to)
             self.source.needed = needed
             if held is not None and held.term == term and held.intake.ended is not None:
-                # It ended before it was known where its stream begins.
+                # The reader ended before the start of the stream was known.
                 self._leave()
                 held = None
             if held is not None and held.term != term:

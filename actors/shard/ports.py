@@ -41,7 +41,7 @@ class ShardRpc(Protocol):
 
 
 class ShardChannel(Protocol):
-    """One shard; its methods run on one loop."""
+    """A connection to one shard; all methods run on one loop."""
 
     async def open(
         self,

@@ -9,7 +9,7 @@ from canal_group.merge.errors import CanalGroupError
 from canal_group.merge.values.header import HeaderRun
 from canal_group.merge.values.history_text import HistoryText
 
-#: stands for a sequence, if there is none
+#: sequence of a report without a transaction
 NOTHING = -1
 
 
@@ -17,7 +17,7 @@ NOTHING = -1
 class ShardReport:
     """A shard's report to the group."""
 
-    #: new headers; None if there are none
+    #: new headers; None: no transaction since the last report
     run: HeaderRun | None
     #: the source's low watermark after all headers so far; None: nothing new
     frontier_us: int | None

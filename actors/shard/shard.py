@@ -151,7 +151,7 @@ class Shard:
         self._live.close(epoch)
 
     def _end(self, replays: Iterable[Lane]) -> None:
-        """End replays without waiting for it: one that is being opened may wait for its source."""
+        """End replays in threads of their own: a replay that is being opened may wait for its source."""
         for lane in replays:
             self._host.start(lane.end, f"end-{self._name}")
 

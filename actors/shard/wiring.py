@@ -82,7 +82,7 @@ def source_address(
 
 
 def archive_options(archive: ArchiveSettings | None) -> ArchiveOptions | None:
-    """Return how the process that dumps a source archives it; None: it does not."""
+    """Return the archive's options for the dump process; None without an archive."""
     if archive is None:
         return None
     return ArchiveOptions(

@@ -65,7 +65,7 @@ class ConsumerView:
         return [index for index, name in enumerate(columns) if name not in unseen]
 
     def columns(self, columns: pa.Schema, special: SpecialColumns | None) -> pa.Schema:
-        """Return the columns that a consumer sees of those that a source logs."""
+        """Return the logged columns that a consumer sees."""
         return pa.schema([columns.field(index) for index in self.indexes(columns.names, special)])
 
     def apply(self, chunk: Chunk) -> Chunk:

@@ -41,7 +41,7 @@ class Mask:
 
     @property
     def unique(self) -> bool:
-        """Whether different values stay different, so that a primary key stays one."""
+        """Whether the mask keeps different values different, so that a primary key stays unique."""
         return self.kind is MaskKind.HASH
 
     def field(self, column: Any) -> Any:

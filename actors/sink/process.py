@@ -28,7 +28,7 @@ class ProcessFailed(Exception):  # noqa: N818  named for what happened
 
 @dataclass(frozen=True)
 class Process:
-    """One function, made at its first use."""
+    """A plug-in's function, which is made at its first use."""
 
     name: str
     #: makes the function; raises ConfigError if that is not possible on this machine

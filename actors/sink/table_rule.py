@@ -190,7 +190,7 @@ class TableRule:
     def _chosen(
         self, source: TableName, rows: pa.RecordBatch, types: Mapping[str, str]
     ) -> tuple[Any, NDArray[np.uint8], dict[str, Images]]:
-        """Return the rows that `where` keeps, what they have become, and the images that it keeps of them."""
+        """Return the rows that `where` keeps, their operations after that, and their images by side."""
         images, op = {side: Images.of(rows, side) for side in ABSENT}, rows.column("_op").to_numpy()
         if self.where is None:
             return rows, op, images

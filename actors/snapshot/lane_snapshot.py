@@ -36,8 +36,8 @@ from canal_group.merge.values.position import Position
 
 #: bytes of rows that a client has not acknowledged with which pages wait: changes come after them
 HELD_MAX: Final = 4 << 20
-#: most cursors that a page names as those which it follows, and their characters: who goes on from an older
-#: one has the pages after it read anew
+#: most cursors that a page names as its predecessors, and their characters; a reader that continues from an
+#: older cursor reads the pages after that cursor again
 FOLLOWED_MAX: Final = 64
 FOLLOWED_CHARACTERS_MAX: Final = 1 << 20
 
@@ -90,7 +90,7 @@ class SnapshotParts:
     folder: Path
     #: encrypt them
     keys: Keys
-    #: name those by which they are made
+    #: names the rules by which the pages are made
     rules: str
     #: most pages of one table in flight
     pages_max: int
@@ -110,14 +110,15 @@ class LaneSnapshot:
     def __init__(self, parts: SnapshotParts, intake: Intake) -> None:
         self._parts, self._intake = parts, intake
         self._cursor = parts.cursor
-        #: the cursor after the last page, and those that changes have made of it in the stream since
+        #: the cursor after the last page, and the cursors that changes in the stream have made of the last
+        #: page's cursor
         self._texts: tuple[str, ...] = (self.begins_with,)
         self._pages: PageFolder | None = None
         self._writer: PageWriter | None = None
         self._server = ""
-        #: pages that are still to enter again; None: none are
+        #: pages on the disk that have to enter the ring again; None: no such pages
         self._again: PagesAgain | None = None
-        #: file and offset of the last one that did, and the ordinal after its rows
+        #: file and offset at which the last page entered again, and the ordinal after its rows
         self._page_end = ("", 0, 0)
         self._snapshot: ShardSnapshot | None = None
         self._workers: Workers | None = None
@@ -349,5 +350,5 @@ def _with_last(texts: tuple[str, ...], text: str) -> tuple[str, ...]:
 
 
 def _lineage(text: str) -> str:
-    """Return a cursor as pages that follow it name it: pauses and moves do not change what they are worth."""
+    """Return a cursor without pauses and moves, which do not decide whether stored pages can be used."""
     return replace(SnapshotCursor.from_json(text), paused=False, moved=()).to_json()

@@ -18,7 +18,8 @@ from canal_group.merge.values.position import Position
 class PageAt:
     """Where a page enters a stream."""
 
-    #: between two transactions; its `page_rows` are those of the pages that entered there before
+    #: position between two transactions; `page_rows` counts the ordinals of all pages that entered there
+    #: before
     boundary: Position
     #: commit time of the transaction before it; if that is not known, when its file was created
     commit_us: int

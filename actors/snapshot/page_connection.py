@@ -76,7 +76,7 @@ class Readable:
     selected: SelectedTable
     #: None: in one piece
     order: RowOrder | None
-    #: shared by all connections that read it
+    #: shared by all connections that read the table
     size: PageSize
     #: which rows; empty: all
     where: str

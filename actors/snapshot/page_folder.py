@@ -54,14 +54,14 @@ class KeptPage(NamedTuple):
 
     #: see `page_chunk` and `mark_chunk`; with the cursor that counts from it on
     page: Chunk
-    #: the cursors that positions between the page before it and this one have
+    #: the cursors of the stream's positions between the previous page and this page
     follows: tuple[str, ...]
 
 
 class _PageFile(NamedTuple):
     """A file of pages, in the order of a stream."""
 
-    #: of its first page, and of its last
+    #: position of the file's first page, and of its last page
     first: _Order
     last: _Order
     path: Path

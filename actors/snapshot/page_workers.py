@@ -100,7 +100,8 @@ class PageWorkers:
         self._began_s = host.clock_s()
         #: what was read before is not read again
         self._done_before = {name for name, table in cursor.tables.items() if table.done}
-        #: what a worker waits for, by its number; None: nothing
+        #: worker's number -> a description of the obstacle that the worker waits for; None: the worker does
+        #: not wait
         self._waits: dict[int, str | None] = dict.fromkeys(range(count))
         for number in range(count):
             host.start(partial(self._run, number), f"snapshot-{source.shard}-{number}")

@@ -51,12 +51,12 @@ class PageWriter:
         self._waiting: deque[KeptPage] = deque()
         self._closed = False
         self._stopped = host.event()
-        #: why pages are not written; None: they are
+        #: the reason why writing has stopped; None: pages are written
         self.waits_for: str | None = None
         self._thread = host.start(self._run, f"pages-{shard}")
 
     def add(self, page: KeptPage) -> None:
-        """Let a page be written after those before it, which the ring has since it has this one."""
+        """Queue a page; the thread writes pages in the order in which the ring got them."""
         with self._lock:
             self._waiting.append(page)
             self._came.notify_all()
@@ -90,7 +90,7 @@ class PageWriter:
             self._wrote(len(pages))
 
     def _next(self) -> list[KeptPage]:
-        """Wait for pages; return the next ones, of one binlog file; none: it was closed."""
+        """Wait for queued pages; return the next pages of one binlog file, or an empty list after `close`."""
         with self._lock:
             self._came.wait_for(lambda: bool(self._waiting) or self._closed)
             if self._closed:

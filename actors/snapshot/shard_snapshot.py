@@ -129,7 +129,7 @@ class ShardSnapshot:
         self.over = False
         self._closed = False
         with self._lock:
-            # Those that were begun come first: what happens to them since counts.
+            # Begun tables come before waiting tables: the stream's changes since their pages were read count.
             for name, table in self.tables.open():
                 self._ask_for_plan(name, table)
         if cursor.wanted is not None:
@@ -207,7 +207,7 @@ class ShardSnapshot:
             )
 
     def listed(self, names: Iterable[TableName]) -> None:
-        """Note which tables there are to read."""
+        """Note the names of the tables to read."""
         with self._lock:
             self.tables.complete(names)
             self._go_on()
@@ -422,7 +422,7 @@ class ShardSnapshot:
         return True
 
     def _begin_anew(self, name: TableName, table: Table) -> None:
-        """Forget what was read of a table: it says nothing about what is there now."""
+        """Begin a table anew: rows that were read before say nothing about the present table."""
         table.cursor = None
         if table.attempt >= BEGINS_MAX:
             self._end(name, table, _BEGINS)

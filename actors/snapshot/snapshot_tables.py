@@ -1,7 +1,7 @@
 """The tables of a shard's snapshot: which are read now, which wait, and what has become of the others.
 
-Some are read at a time, so that the text of the cursor is short: of those that wait it says nothing, of those
-that were read their names.
+Some are read at a time, so that the text of the cursor is short: the cursor omits the tables
+that wait, and has only the names of the tables that were read.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ TABLES_AT_ONCE: Final = 3
 class Table:
     """A table of a snapshot."""
 
-    #: what is known to be read; None: nothing
+    #: the ranges of the table that are read already; None: nothing is read
     cursor: TableCursor | None
     #: how often it was begun
     attempt: int = 0
     version: int = 0
-    #: how it is read; None: that is not known
+    #: how the table is read; None: the plan is not known yet
     plan: TablePlan | None = None
-    #: None: it waits for a plan, or for a boundary at which it is followed; or it has ended
+    #: decides on the table's pages; None: the table waits for a plan or a boundary, or has ended
     followed: TableSnapshot[Image] | None = None
     #: pages that wait for their boundary
     pages: dict[int, SelectedPage] = field(default_factory=dict)
-    #: why it cannot be read; empty: it can
+    #: why the table cannot be read; empty: no failure
     failure: str = ""
     #: whether the source lacks the table: then no rows are to be read
     absent: bool = False
@@ -67,11 +67,11 @@ class SnapshotTables:
         self._cursor = cursor
         #: replaced as wholes
         self._all = {name_of_text(name): Table(table) for name, table in cursor.tables.items()}
-        #: those that were begun; some of them may have ended
+        #: tables that were begun; some of them may have ended
         self._begun = dict(self._all)
-        #: whether it is known which tables there are
+        #: whether `complete` has added all tables of the source
         self._complete = False
-        #: those that are begun when others have ended
+        #: tables that are begun later, when others have ended
         self._waiting: deque[TableName] = deque()
 
     def complete(self, names: Iterable[TableName]) -> None:

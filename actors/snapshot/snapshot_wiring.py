@@ -32,7 +32,7 @@ from canal_group.merge.values.position import Position
 SNAPSHOTS: Final = "snapshots"
 #: how long pages are kept of a snapshot that nobody reads, seconds
 UNUSED_S: Final = 7 * 86_400
-#: pages of one table that wait for the stream, for each connection that reads them
+#: pages of one table that may wait for the stream, for each connection that reads the table
 _AHEAD: Final = 6
 
 _log = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ def changes_in(chunk: Chunk) -> dict[TableName, TableChange]:
 
 
 def change_of(name: TableName, changes: Mapping[TableName, TableChange]) -> TableChange | None:
-    """Return the change of a chunk that concerns a table; None: there is none."""
+    """Return the change of a table or of its whole schema; None: no statement concerns the table."""
     return changes.get(name) or changes.get(TableName(name.schema, ""))
 
 

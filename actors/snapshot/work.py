@@ -1,4 +1,4 @@
-"""Work: what those who read pages are asked for, and what they answer."""
+"""Work: the requests to the threads that read pages, and their answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from canal_group.merge.values.chunk import TableName, TableRows
 class TablePlan:
     """How a table is read."""
 
-    #: says what its keys mean, see `TableCursor.key`
+    #: tells the meaning of the table's keys, see `TableCursor.key`
     signature: str
     key: TableKey
     #: columns whose absence from an image does not say that they were not changed
@@ -33,7 +33,7 @@ class SelectedPage:
     point: Point
     #: what chunks say of the table; its batch has a row for each that was read, as an image after
     table: TableRows
-    #: its last key; None: it ends its range
+    #: last key of the page; None: the page ends its range
     last: Key | None
     #: where a range without end ends, see `PageRead`
     end: Key | None = None

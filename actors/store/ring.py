@@ -400,7 +400,7 @@ class RingStore:
 
     @property
     def first_held(self) -> tuple[int, str, int] | None:
-        """How many headers wait for the archive, and file and end of the first; None: there are none."""
+        """How many headers wait for the archive, and file and end of the first; None: no header waits."""
         with self._lock:
             waits_for_page = bool(self._unwritten) and self._unwritten[0] == self._released + 1
             if self._durable is None or self._released == self._put or waits_for_page:

@@ -56,7 +56,7 @@ class RowAddress:
     secret: str = field(repr=False)
     #: PEM; the only certificate to trust at this address. None: without TLS
     certificate: bytes | None = field(default=None, repr=False)
-    #: of the shared-memory server, for clients on the same machine; None: there is none
+    #: of the shared-memory server, for clients on the same machine; None: no such server runs
     shared_memory: SharedMemoryAddress | None = None
 
 

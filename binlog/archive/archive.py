@@ -74,7 +74,7 @@ class Archive:
             return None
 
     def newest(self, server: str) -> History | None:
-        """Return the history of a server that was begun last; None if it has none."""
+        """Return the history of a server that was begun last; None: the server has no history."""
         found = self.histories(server)
         return found[-1] if found else None
 
@@ -125,5 +125,5 @@ class Archive:
 
 
 def _begun(history: History) -> tuple[str, int, int, str]:
-    """Return the sort key of a history: its server, when it begins, and which one of that second it is."""
+    """Return the sort key of a history: its server, its first second, and its number within the second."""
     return history.manifest.server, history.manifest.created_s, len(history.name), history.name

@@ -167,7 +167,7 @@ class Disk:
 
     @contextlib.contextmanager
     def lock(self, file: Path) -> Iterator[None]:
-        """Hold a lock that one process can hold."""
+        """Hold a lock on a file; only one process can hold the lock."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         with disk_errors(file.parent):
             descriptor = os.open(file, flags, PRIVATE)

@@ -67,7 +67,7 @@ class FileScan:
         self._description: FormatDescription | None = None
         #: when the file was created, seconds since 1970; 0: its first event was not read yet
         self.created_s = 0
-        #: whether its server marks it as in use
+        #: whether the file's header marks the file as in use by the server
         self.in_use = False
         #: the transactions before the file
         self.gtids_before = gtids
@@ -185,7 +185,7 @@ class FileScan:
             )
 
     def _require_checksums(self, event: bytes, header: EventHeader) -> None:
-        """Refuse a file that has checksums and says that it has none: its description is damaged."""
+        """Refuse an event with a checksum if the damaged description says that checksums are off."""
         crc32 = zlib.crc32(memoryview(event)[:-CHECKSUM_SIZE])
         if not self._scan.checksum and event[-CHECKSUM_SIZE:] == crc32.to_bytes(CHECKSUM_SIZE, "little"):
             raise self._damaged("The event has a checksum, and the format description says none.", header)
@@ -223,7 +223,7 @@ class FileScan:
         self._scan.until = self.offset
 
     def _note_point(self) -> None:
-        """Note that a transaction begins here, or that none has begun yet."""
+        """Note a point at this offset: between two transactions, or before the first of the file."""
         self._scan.pass_event(0)
         self.points.append(Point(self.offset, self._scan.latest_us, str(self.gtids())))
         self._scan.until = self.offset + self._step

@@ -36,7 +36,7 @@ class State(StrEnum):
     OPEN = "open"
     #: nothing is added any more
     CLOSED = "closed"
-    #: bytes of it are damaged: `damaged` says which
+    #: bytes of the file are damaged: `damaged` has the ranges
     QUARANTINED = "quarantined"
     #: it is in an object store
     MOVED = "moved"
@@ -79,7 +79,8 @@ class FileEntry:
     #: the transactions before the file, and before its end, as far as the server has GTIDs
     gtids_before: str = ""
     gtids: str = ""
-    #: commit time of its first transaction, and the greatest one, microseconds since 1970; 0: it has none
+    #: commit time of the file's first transaction, and the greatest commit time, microseconds since 1970; 0:
+    #: the file has no transaction
     first_us: int = 0
     latest_us: int = 0
     #: CRC32 of its format description, which says how all other events are checked
@@ -88,7 +89,7 @@ class FileEntry:
     sha256: str = ""
     #: ranges of the binlog that cannot be read, bytes from and up to
     damaged: tuple[tuple[int, int], ...] = ()
-    #: its name in the object store; empty: it is not there
+    #: name of the file in the object store; empty: the file is not there
     remote: str = ""
     #: which key encrypts it, see `canal_group.binlog.archive.forms.key`; empty: it is not encrypted
     key: str = ""
@@ -99,7 +100,7 @@ class FileEntry:
 
     @property
     def stored_name(self) -> str:
-        """Name of the file that holds it."""
+        """Name of the stored file, with the suffix of its form."""
         return self.name + SUFFIXES[self.form]
 
     def remote_name(self, folder: str, epoch: int) -> str:
@@ -113,7 +114,7 @@ class FileEntry:
 
     @property
     def here(self) -> bool:
-        """Whether its bytes are on this disk."""
+        """Whether the file's bytes are on this disk."""
         return not self.remote and self.state in (State.OPEN, State.CLOSED, State.QUARANTINED)
 
 

@@ -98,7 +98,7 @@ def found_moved(store: Store, server: str) -> tuple[str, Manifest] | None:
 
 
 def _without_gaps(files: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
-    """Return the last files that follow one another."""
+    """Return the last files of a history, after the last gap between file numbers."""
     kept = list[FileEntry]()
     for each in files:
         if kept:

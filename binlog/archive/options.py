@@ -25,9 +25,9 @@ class ArchiveOptions:
     #: parts of the disk that are used when nothing more is written, and when it goes on
     disk_high: float
     disk_low: float
-    #: None: it is not encrypted
+    #: file of the keys; None: the archive is not encrypted
     key_file: str | None
-    #: address of an object store; None: there is none
+    #: address of the object store; None: files stay on this disk
     store: str | None
 
     def opened(self) -> Archive:

@@ -3,7 +3,7 @@
 - The open file is checked from its beginning. What follows its last whole transaction is cut: the source
   sends it again.
 - An event that is damaged below what was durable comes of no crash: a copy of the file is kept as
-  `NAME.quarantined` before the file is cut likewise.
+  `NAME.quarantined` before the file is cut in the same way.
 - A closed file that is missing or too short is quarantined: the manifest says which bytes it lacks.
 - A file that the manifest does not name is set aside as `NAME.orphan`, unless it is another form of one
   that it names, or a temporary one: these are removed.
@@ -202,7 +202,7 @@ def _why_cut(scan: FileScan, rest: int, entry: FileEntry) -> str:
 
 
 def _base(name: str) -> str:
-    """Return the binlog file's name in that of one of its forms, or of its index."""
+    """Strip the suffix of a form, or of the index, from a file name; the result names the binlog file."""
     for suffix in (*SUFFIXES.values(), INDEX_SUFFIX):
         if suffix and name.endswith(suffix):
             return name.removesuffix(suffix)

@@ -65,7 +65,7 @@ class ArchiveWriter:
         self._synced_s = 0.0
         self._unsynced = False
         self._ended = ""
-        #: the history that is written; None: the first file begins one
+        #: the history that is written; None: the first file will begin a history
         self.history: History | None = None
         self._open: OpenBinlog | None = None
         self._upkeep: Upkeep | None = None
@@ -80,7 +80,7 @@ class ArchiveWriter:
         self._durable = self._after(whole=True)
 
     def _moved(self, say: Say) -> History | None:
-        """Return a history of the files that another machine has moved to the store; None: there are none."""
+        """Return a history of the files that another machine has moved to the store; None: no files."""
         found = self._archive.begin_moved(self._server)
         if found is not None:
             files = found.manifest.files
@@ -97,12 +97,12 @@ class ArchiveWriter:
 
     @property
     def durable(self) -> Position | None:
-        """After the last whole transaction that outlasts a crash of the machine; None: there is none."""
+        """End of the last whole transaction that outlasts a crash of the machine; None: no such end yet."""
         return self._durable
 
     @property
     def upkeep(self) -> Upkeep | None:
-        """What compresses, moves and removes closed files of the history; None: there is none yet."""
+        """Compresses, moves and removes closed files of the history; None before the history has begun."""
         history = self.history
         if history is not None and (self._upkeep is None or self._upkeep.history is not history):
             self._upkeep = Upkeep(self._archive, history)

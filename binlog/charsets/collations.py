@@ -49,7 +49,7 @@ _UCA14_NUMBERS = {
 #: MySQL's numbers of `croatian_ci`
 _CROATIAN_OF_MYSQL = {"utf8mb3": 213, "utf8mb4": 245, "ucs2": 149, "utf16": 122, "utf32": 181}
 
-#: charset -> its collations without their first word, which is the charset
+#: charset -> its collations and their numbers; the names lack the charset's prefix
 _COLLATIONS = {
     "armscii8": "general_ci=32 bin=64",
     "ascii": "general_ci=11 bin=65",
@@ -148,7 +148,7 @@ _NUMBERS = {
     for charset, collations in _COLLATIONS.items()
     for name, _, number in (collation.partition("=") for collation in collations.split())
 } | {"binary": BINARY_COLLATION}
-#: charsets whose default is not their `general_ci`
+#: charset -> number of the default collation, where the default is not `general_ci`
 _DEFAULTS = {
     "big5": 1,
     "binary": BINARY_COLLATION,

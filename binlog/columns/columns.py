@@ -90,7 +90,7 @@ class Reading:
     text: TextRule | None = None
     #: ENUM's values; index 0 is the empty string, for a value that the ENUM does not have
     dictionary: Any = None
-    #: prints its values; None: the stored values are its values
+    #: prints a stored value as text; None: stored values are handed out as they are
     printer: Callable[[bytes], str] | None = None
 
     @classmethod

@@ -20,7 +20,7 @@ from canal_group.merge.errors import CorruptEvent, DataError, UnsupportedEvent
 from canal_group.merge.values.chunk import Op, absent_type, partial_schema
 from canal_group.merge.values.types.table import TABLE
 
-#: event type -> what its rows are, and the version of its layout
+#: event type -> operation of the event's rows, and version of the event's layout
 _KINDS: dict[int, tuple[int, int]] = {
     int(each): (
         int(Op.INSERT if each in WRITES else Op.UPDATE if each in UPDATES else Op.DELETE),

@@ -24,7 +24,7 @@ _MOMENTS = {ColumnType.TIMESTAMP, ColumnType.TIMESTAMP2}
 
 
 def special_of(columns: Iterable[Column]) -> SpecialColumns | None:
-    """Return the special columns among those of a table; None if it has none."""
+    """Return the special columns of a table; None: all columns are plain."""
     roles = [(each.name, each.role) for each in columns if each.role is not Role.PLAIN]
     if not roles:
         return None

@@ -211,9 +211,9 @@ class TableMap:
     primary_key: tuple[str, ...]
     #: whether the event names its columns; else all names are empty
     named: bool = True
-    #: whether it says which numbers have no sign
+    #: whether the event says which numeric columns are unsigned
     signs_known: bool = True
-    #: whether it says which charsets strings have
+    #: whether the event names the charsets of string columns
     charsets_known: bool = True
     #: which columns may be null: a bit for each, the lowest first; empty: unknown
     nullable: bytes = b""

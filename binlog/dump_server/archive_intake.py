@@ -83,7 +83,7 @@ class ArchiveIntake:
         self._awaited_bytes = 0
         self._appended_s = 0.0
         self._closing = False
-        #: why nothing more is written; None: it is
+        #: the error that has stopped the archive; None: the archive is written
         self.error: Exception | None = None
         #: set when there is room again, when more is durable, and when writing has failed
         self.wake = Wake()
@@ -208,7 +208,7 @@ class ArchiveIntake:
         self._state = self._described()
 
     def _next(self) -> list[bytes | memoryview] | None:
-        """Return the events that were put, none if there were none for a while, None at the end."""
+        """Return queued events; an empty list after a while without events, None after the end."""
         with self._changed:
             if not self._upkeep.packing:
                 self._await(1, _TICK_S)

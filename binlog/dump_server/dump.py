@@ -58,9 +58,9 @@ class SourceDump:
     Args:
         address: the source; its server id is replaced by the dump server's own.
         server: identity of the server that must answer.
-        file: position of the reader that starts the dump server.
-        offset: likewise.
-        intake_of: opens the archive, once the server has answered; None: there is none.
+        file: file at which the reader that starts the dump server is positioned.
+        offset: offset of this reader in `file`.
+        intake_of: opens the archive, once the server has answered; None: no archive.
         anew: whether the archive begins a new history in any case.
 
     Raises:

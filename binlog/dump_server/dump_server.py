@@ -50,8 +50,8 @@ class DumpServer:
         listener: the socket on which readers connect; owned by the dump server.
         address: the source.
         server: identity of the server that must answer.
-        file: position of the reader that starts the dump server.
-        offset: likewise.
+        file: file at which the reader that starts the dump server is positioned.
+        offset: offset of this reader in `file`.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class DumpServer:
         self._listener = listener
         self._dumping = Dumping(address, server, file, offset, self._kept)
         self._unused_s = UNUSED_S if address.archive is None else ARCHIVE_UNUSED_S
-        #: the dump that is served, and its readers; None: there is no dump now
+        #: the dump that is served, and its readers; None: no dump runs now
         self._dump: SourceDump | None = None
         self._readers: Readers | None = None
         self._served: dict[int, ServedReader] = {}
@@ -211,7 +211,7 @@ class DumpServer:
                 self._send_own(number, served, state)
 
     def _forget_keepers(self, now_s: float) -> None:
-        """Forget the positions of those that have left for good."""
+        """Forget the positions of keepers that have left for good."""
         self._kept_s.update({served.kept.name: now_s for served in self._served.values() if served.kept})
         for name in list(self._keepers):
             # One that has left before the first report is counted from now on.
@@ -230,7 +230,7 @@ class DumpServer:
                 self._send_own(number, served, durable(end))
 
     def _send(self) -> None:
-        """Send each reader what it lacks, as far as its socket takes it; end those that were lapped."""
+        """Send each reader the next events, as far as its socket takes them; end readers that were lapped."""
         assert self._readers is not None, "a dump has readers"
         for number in self._readers.lapped():
             self._end(number, "it was too slow, and what it lacks was dropped")

@@ -128,8 +128,8 @@ class Dumping:
     Args:
         address: the source.
         server: identity of the server that must answer.
-        file: position of the reader that starts the dump server.
-        offset: likewise.
+        file: file at which the reader that starts the dump server is positioned.
+        offset: offset of this reader in `file`.
         kept: returns the positions that somebody reads from later; None: that is not known yet.
     """
 

@@ -42,7 +42,8 @@ class ResetWatch:
     ) -> None:
         self._address, self._server, self._reached = address.scanner("reset"), server, reached
         self._closed = threading.Event()
-        #: RESET statements that the source had run when its file was the one that was begun; None: not known
+        #: the source's count of RESET statements when its file was last compared with the dumped file; None:
+        #: never
         self._count: int | None = None
         #: set when the file is another one
         self.error: DataError | None = None

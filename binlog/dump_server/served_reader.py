@@ -41,7 +41,7 @@ class Kept:
     """What a keeper says, again and again: it needs the archive, and from where on."""
 
     name: str
-    #: where its clients read on; none: it needs nothing
+    #: positions at which the keeper's clients read on; empty: the keeper needs nothing
     positions: tuple[KeptPosition, ...]
 
 

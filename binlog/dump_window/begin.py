@@ -48,7 +48,7 @@ def begin_archived(
 
     Args:
         archived: the archive's end; None: it has nothing of the server.
-        next_file: a file of the source of which the archive has everything before it; None: there is none.
+        next_file: a file of the source of which the archive has everything before it; None: no such file.
         requested: file of the reader that starts the dump server.
         files: as `begin_at` has them.
 

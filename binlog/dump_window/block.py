@@ -14,7 +14,7 @@ _HEAD = 4
 #: size and end of an event, after its timestamp (4), type (1) and server id (4)
 _EVENT = struct.Struct("<9xII")
 _WRAP = 1 << 32
-#: bytes by which a block counts beyond its packets: the objects that hold it
+#: bytes of a block's Python objects, which count in addition to its packets
 BLOCK_OVERHEAD_BYTES = 256
 
 

@@ -19,7 +19,8 @@ class ReadPace:
     def __init__(self) -> None:
         #: when the interval ends that the last read has begun, or that it is in
         self._ends_s = 0.0
-        #: bytes that were read in it, without those of the read that has begun it: they had arrived before
+        #: bytes read in the interval, without the bytes of its first read: these had arrived before the
+        #: interval
         self._arrived = 0
         self._little = self._emptied = True
 

@@ -52,8 +52,8 @@ class Window:
 
     Args:
         limit_bytes: limit of what all blocks cost, see `Block.cost`.
-        file: where the dump began.
-        offset: likewise.
+        file: file in which the dump began.
+        offset: offset in `file` at which the dump began.
     """
 
     def __init__(self, limit_bytes: int, file: str, offset: int) -> None:
@@ -131,8 +131,8 @@ class Window:
         """Return where a reader begins that has read everything before a position.
 
         Args:
-            file: of the position.
-            offset: likewise.
+            file: file of the position.
+            offset: offset of the position.
             created_s: when that file was created, seconds since 1970; 0: not known.
         """
         if created_again(self._created.get(file, 0), created_s):
@@ -195,7 +195,8 @@ class Window:
         while self._first < len(self._blocks) and self.cost > self._limit_bytes:
             self._blocks[self._first] = _DROPPED
             self._first += 1
-        # Their slots stay in the list until they are half of it, so that each is moved once on average.
+        # Slots of dropped blocks stay in the list until they fill half of the list, so that a block is moved
+        # once on average.
         if self._first > len(self._blocks) // 2:
             del self._blocks[: self._first]
             del self._costs[: self._first]

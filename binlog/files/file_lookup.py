@@ -55,7 +55,7 @@ class FileLookup(NoLookup):
             self._catalog.apply(statement)
 
     def origins(self, schema: str, table: str) -> tuple[TableName, ...]:
-        """Return names that a table had, and those of tables that it was made like."""
+        """Return the former names of a table, and the names of tables that LIKE copied for the table."""
         return tuple(TableName(*each) for each in self._catalog.ancestry(SourceName(schema, table)).names)
 
     def lineage(self, schema: str, table: str) -> Lineage:

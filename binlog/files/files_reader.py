@@ -75,7 +75,7 @@ class FilesSource:
     follow: bool = False
     #: the server that describes tables where the files do not; None: no server
     lookup: SourceAddress | None = None
-    #: the keys of an archive that is encrypted; None: it is not
+    #: file of the keys of an encrypted archive; None: the files are not encrypted
     key_file: Path | None = None
 
     @property
@@ -126,7 +126,7 @@ class FilesReader:
         self.created: dict[str, int] = {}
         #: bytes and losses of what was read, see `Reader`
         self.counts = ReadCounts()
-        #: the files that are read now; None: none are
+        #: the files that are read now; None: no files are open
         self._files: BinlogFiles | None = None
 
     def run(self, start: Position | None) -> None:

@@ -125,7 +125,7 @@ _PRE_GA_HINT = (
     "Only MySQL 5.1 before its release wrote such rows: load the tables again from a released server."
 )
 
-#: types that this version refuses, each with what the operator can do
+#: event types that this version refuses -> a remedy for the operator
 REFUSED: dict[int, str] = {
     EventType.INCIDENT: "The source reports that it lost events here: load its tables again.",
     EventType.LOAD: _STATEMENTS_HINT,

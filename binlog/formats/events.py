@@ -139,7 +139,7 @@ class Query(NamedTuple):
     sql: str
     #: the session's settings, see `canal_group.binlog.formats.query_status`
     status: bytes = b""
-    #: number of the error with which the server ended it; 0: none
+    #: number of the error with which the statement ended on the server; 0: no error
     error: int = 0
     #: flags of the event's header
     flags: int = 0

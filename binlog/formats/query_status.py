@@ -42,9 +42,9 @@ class Variable(NamedTuple):
     """One status variable."""
 
     name: str
-    #: what it is used for; or why nothing here depends on it
+    #: the variable's use here, or the reason why no statement's meaning depends on the variable
     meaning: str
-    #: takes its value, and returns the settings with what it says
+    #: reads the value, and returns the settings with this value
     take: _Take
 
 

@@ -132,7 +132,7 @@ class ChunkBuilder:
 
     @property
     def gtid(self) -> str:
-        """GTID of the open transaction, as its server prints it; empty: none."""
+        """GTID of the open transaction, as the server prints it; empty: the transaction has no GTID."""
         accumulator = self._opened()
         return gtid_text(list(self._chunk.names)[accumulator.source], accumulator.number)
 

@@ -29,7 +29,7 @@ class Decoding:
     #: whether commit times are those of the servers that committed first, as far as the source writes them,
     #: and transactions without GTID name these servers; see `origin_source`
     original_times: bool = False
-    #: the events to leave out; None: none
+    #: events that operators have left out; None: no events
     skips: Skips | None = None
 
     def decoder(self, shard: str, start: Position, checksum: int) -> tuple[BinlogDecoder, ChunkBuilder]:
@@ -37,8 +37,8 @@ class Decoding:
 
         Args:
             shard: see `BinlogDecoder`.
-            start: likewise.
-            checksum: likewise.
+            start: see `BinlogDecoder`.
+            checksum: see `BinlogDecoder`.
         """
         builder = ChunkBuilder(self.limits)
         builder.fast_path.original = self.original_times

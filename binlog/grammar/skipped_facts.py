@@ -35,13 +35,13 @@ class SkippedStatement(NamedTuple):
 
     #: None: its event cannot be read
     query: Query | None = None
-    #: what it controls of its transaction; None: nothing, or it cannot be read
+    #: BEGIN, COMMIT, XA or the like, parsed; None: the statement controls no transaction, or cannot be read
     control: Reading | None = None
     #: whether it may define something
     defines: bool = True
-    #: its first word, if that is one with which statements begin
+    #: first word of the statement, if statements can begin with this word
     verb: str = ""
-    #: its first table, as consumers see it
+    #: the statement's first table, by the name that consumers see
     table: str = ""
 
 

@@ -70,7 +70,7 @@ class Statements:
         self._tables = tables
         self._builder = builder
         self._verbatim = verbatim
-        #: name -> how many rows came before it; also of those that are gone, which no statement names
+        #: savepoint -> how many rows came before it; gone savepoints stay, and no statement names them
         self._savepoints: dict[str, int] = {}
 
     def begin(self) -> None:

@@ -32,12 +32,12 @@ from canal_group.merge.errors import CorruptEvent, PositionPurged, UnsupportedEv
 XIDS_MAX = 4096
 #: bytes of rows events that may be held for them
 XA_BYTES_MAX = 256 << 20
-#: bytes that holding a rows event costs in addition to its own, so that many small ones are bounded too
+#: bytes that a held rows event counts in addition to its own, so that many small events are bounded too
 XA_EVENT_BYTES = 256
 
 _PREPARE = struct.Struct("<?Iii")
 _VERBS = ("START", "BEGIN", "END", "PREPARE", "COMMIT", "ROLLBACK")
-#: as whose statement it is read: all servers write it alike
+#: server version for the parser of XA statements: all servers write these statements alike
 _SERVER = ServerVersion(True, 10, 11)
 
 

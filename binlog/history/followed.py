@@ -21,7 +21,7 @@ class Followed:
     #: the last statement that changed the table, as messages call it, and where it ends
     statement: str
     since: LogPosition
-    #: where the first rows were read with it; None: none were
+    #: where rows were first read with this definition; None: no rows were read yet
     rows_from: LogPosition | None = None
 
 

@@ -162,7 +162,7 @@ class Histories:
         return len(self._histories)
 
     def of(self, server: str) -> SchemaHistory | None:
-        """Return a server's history; None if there is none."""
+        """Return the history of a server; None: the server has no history."""
         return next((each for each in self._histories if each.beginning.server == server), None)
 
     def keep(self, history: SchemaHistory) -> None:
@@ -185,7 +185,7 @@ class Histories:
         self._rewritten = True
 
     def covering(self, position: LogPosition) -> SchemaHistory | None:
-        """Return the history that covers a position of its server; None if none does."""
+        """Return the history of a position's server if the history covers the position, else None."""
         history = self.of(position.server)
         return history if history is not None and history.covers(position) else None
 

@@ -12,7 +12,7 @@ The definition of a table of the list is read later, and holds from the last sta
 
 Statements, and learned definitions of tables, are facts. They are kept in the order of the binlog, also those
 that were read and those that are still to be read, so that reading can go back: to where a lost connection,
-or a rewind, begins again. Beyond `FACTS_MAX` or `FACTS_CHARS_MAX`, the older half of those that were read is
+or a rewind, begins again. Beyond `FACTS_MAX` or `FACTS_CHARS_MAX`, the older half of the read facts is
 folded into the beginning, and reading cannot go back before it any more.
 """
 

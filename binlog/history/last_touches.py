@@ -22,7 +22,7 @@ class LastTouches:
         self._all: LogPosition | None = None
 
     def add(self, change: Change) -> None:
-        """Add a statement, with what it touches."""
+        """Add a statement whose touches are known."""
         touches = change.touches
         assert touches is not None, "its touches are known"
         for name in touches.names - touches.conditional:

@@ -18,11 +18,12 @@ class Touches(NamedTuple):
     """The tables and schemas that a statement touches."""
 
     names: frozenset[SourceName] = frozenset()
-    #: those of them that it has created, or has left as they were; likewise schemas, as names without a table
+    #: tables of `names` that the statement has created unless they existed (IF NOT EXISTS), and schemas of
+    #: the same kind as names without a table
     conditional: frozenset[SourceName] = frozenset()
-    #: schemas that it sets the default collation of
+    #: schemas whose default collation the statement sets
     schemas: frozenset[str] = frozenset()
-    #: schemas that it drops with all that is in them
+    #: schemas that the statement drops, with all their tables
     gone: frozenset[str] = frozenset()
     #: tables that have exchanged rows, and that nothing else touches
     exchanged: frozenset[SourceName] = frozenset()

@@ -29,10 +29,10 @@ from canal_group.binlog.schema.resolving import converted, in_charset
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A column that is added, or that replaces one."""
+    """A column that ALTER TABLE adds, or that replaces another column."""
 
     column: ColumnWords
-    #: the column that it replaces; empty: none
+    #: name of the column that is replaced; empty: the column is added
     old: str
     #: as `Draft.insert` has it; None: at the end, or where the old one was
     position: str | None
@@ -67,14 +67,14 @@ class AlterWords:
     #: the columns of each period that is added, unless there is one of the name
     periods: dict[str, tuple[str, ...]] = field(default_factory=dict)
     dropped_periods: list[str] = field(default_factory=list)
-    #: the clauses of CONVERT TO; None: there is none
+    #: the charset clauses of CONVERT TO; None: the statement does not convert
     convert: CharsetClauses | None = None
     versioned: bool | None = None
-    #: in upper case; empty: it names none
+    #: name of the new engine in upper case; empty: the statement names no engine
     engine: str = ""
     #: the table's new name
     target: SourceName | None = None
-    #: whether there is a clause besides that of the new name, and those that leave the table as it is
+    #: whether a clause changes the table in another way than by a new name
     others: bool = False
     #: whether there is a clause that has no IF EXISTS or IF NOT EXISTS under which it does nothing
     binding: bool = False
@@ -187,7 +187,8 @@ class AlterWords:
             moved = placed.position is not None and folded(placed.old) in replaced
             if moved if placed.old else not (placed.if_not_exists and name in existing):
                 if moved:
-                    # Until here it had its old position, and clauses before this one could name it.
+                    # The column leaves its old position only now, because an earlier clause may have placed a
+                    # column AFTER it.
                     draft.columns = [column for column in draft.columns if folded(column.name) != name]
                 existing.add(name)
                 gone -= set() if placed.old else {name}  # A key goes on with a new column of the name.
@@ -213,7 +214,7 @@ class AlterWords:
     def _after(
         self, draft: Draft, column: ColumnDefinition, by: Placed | None, *, words: Words
     ) -> ColumnDefinition:
-        """Return a column with its changes, or the column that replaces it."""
+        """Return the column that results from the statement's changes or replacement (`by`)."""
         lower = folded(column.name)
         if by is None:
             after = self._converted(draft, column, words=words)

@@ -56,7 +56,7 @@ class Catalog:
         return self._holdings.applied
 
     def table(self, schema: str, table: str) -> TableDefinition | UnknownTable | None:
-        """Return a table's definition, or why it is unknown; None if there is no such table."""
+        """Return the definition of a table, or why the definition is unknown; None: no such table exists."""
         resolved = self._holdings.get(SourceName(schema, table))
         return resolved if isinstance(resolved, TableDefinition | UnknownTable) else None
 
@@ -66,12 +66,12 @@ class Catalog:
         return [each for each in resolved if isinstance(each, TableDefinition | UnknownTable)]
 
     def names(self) -> list[SourceName]:
-        """Return the names of all tables, also of those that are unknown, in order."""
+        """Return the names of all tables, unknown tables included, in order."""
         tables = TableDefinition | ShownTable | UnknownTable
         return [each.name for _, each in sorted(self._holdings.tables.items()) if isinstance(each, tables)]
 
     def count(self) -> int:
-        """Return how many tables there are, with those that are unknown."""
+        """Return the number of tables, unknown tables included."""
         tables = TableDefinition | ShownTable | UnknownTable
         return sum(isinstance(each, tables) for each in self._holdings.tables.values())
 

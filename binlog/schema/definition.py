@@ -49,11 +49,11 @@ class Visibility(StrEnum):
 
     #: all
     VISIBLE = ""
-    #: those that name it
+    #: queries that name the column
     INVISIBLE = "invisible"
-    #: those that name it; no statement defines it: the period of a system-versioned row
+    #: queries that name the column, which no statement defines: the period of a system-versioned row
     SYSTEM = "system"
-    #: none: MariaDB's hash of a long UNIQUE key
+    #: no query: MariaDB's hash of a long UNIQUE key
     HIDDEN = "hidden"
 
 
@@ -158,7 +158,7 @@ class TableDefinition:
 
     schema: str
     table: str
-    #: those that statements define, in order, with invisible and virtual ones
+    #: the columns that statements define, in order; invisible and virtual columns are included
     columns: tuple[ColumnDefinition, ...]
     #: names of the primary key's columns, in the key's order
     primary_key: tuple[str, ...] = ()
@@ -234,7 +234,7 @@ class TableDefinition:
         return next((each.name for each in self.columns if each.generated is Generated.ROW_END), None)
 
     def column(self, name: str) -> ColumnDefinition | None:
-        """Return a column by its name, which is not case-sensitive; None if there is none."""
+        """Return the column of a name, without regard to case; None: the table lacks the column."""
         return next((each for each in self.columns if each.name.lower() == name.lower()), None)
 
     def to_json(self) -> dict[str, Any]:

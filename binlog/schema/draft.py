@@ -156,7 +156,8 @@ class Draft:
             unique = words.kind is KeyKind.UNIQUE
             name = words.name or self._new_name(_stem(columns))
             prefixes = tuple(part.prefix for part in parts)
-            # Until it is finished, `hashed` says that the statement asks for it.
+            # In a draft, `hashed` says that the statement has USING HASH; `finished` decides whether the key
+            # is hashed.
             self.keys.append(Key(name, columns, unique, prefixes, words.hashed))
 
     def _expanded(self, part: KeyPart) -> list[KeyPart]:

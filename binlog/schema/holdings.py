@@ -153,7 +153,7 @@ class Holdings:
         Args:
             name: the table.
             renamed: see `Ancestry.altered`.
-            dropped: likewise.
+            dropped: see `Ancestry.altered`.
             reads: words of new expressions that may be names, by column: they count for an unknown table.
         """
         key = self.key(name)
@@ -265,7 +265,8 @@ class Holdings:
             if not maybe:
                 self.ancestries.pop(self.key(old), None)
             if maybe:
-                # It may not be there, and then the new name stays what it is.
+                # With IF EXISTS, an unknown old table may be missing; then the new name keeps the table that
+                # it had.
                 self.forget(new, reason)
             elif held is None or isinstance(held, UnknownTable):
                 self.drop(old)

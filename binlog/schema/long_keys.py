@@ -18,7 +18,7 @@ _BYTES_MAX = 3072
 _BYTES_MAX_OF = {"MYISAM": 1000}
 #: engines whose indexes are hashes themselves, or that refuse a key that is too long
 _WITHOUT_HASHES = {"MEMORY", "ARIA"}
-#: engines that differ from InnoDB in this
+#: engines whose limit or treatment of long keys differs from InnoDB's
 UNLIKE_INNODB = {*_BYTES_MAX_OF, *_WITHOUT_HASHES}
 #: bytes that MariaDB's keys cover of a geometry, if its type does not say it
 GEOMETRY_PREFIX = 8

@@ -120,7 +120,8 @@ def _alter(words: Words, names: Named) -> None:
             return
         words.skip_if_exists()
         names.add(words.table_name())
-        # Another name that it gets, a table that becomes a partition, or one that a partition becomes.
+        # More names: the table's new name, a table that becomes a partition, a partition that becomes a
+        # table.
         while words.skip_to("RENAME", "TABLE"):
             words.take()
             words.skip_any("TO", "AS", "=")

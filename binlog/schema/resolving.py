@@ -49,7 +49,7 @@ class Type:
     connection: int | None = None
     #: the default collation of its charset; None: the table's collation
     charset: int | None = None
-    #: the name of its collation, which may refer to its charset; empty: none
+    #: name of the column's collation, which may refer to the column's charset; empty: no COLLATE
     collation: str = ""
     #: whether BINARY asks for the collation that compares by code
     by_code: bool = False
@@ -205,7 +205,7 @@ def _reread(value: str, old: int, new: int) -> str:
 def _value(value: str | bytes, collation: int, connection: int | None) -> str:
     """Return a value of ENUM or SET as the server keeps it: trailing blanks are not part of it."""
     if isinstance(value, str) and collation == BINARY_COLLATION and connection is not None:
-        # Its bytes are those that the connection's charset has.
+        # The server stores the bytes that the text had in the connection's charset.
         value = value.encode(text_decoder(charset_of(connection))[0], "replace")
     if isinstance(value, bytes):
         if collation == BINARY_COLLATION:

@@ -137,7 +137,7 @@ class Statement:
     """A statement, as a QUERY event or SHOW CREATE TABLE has it."""
 
     sql: str
-    #: the schema that it ran in; empty if none
+    #: the schema in which the statement ran; empty: no schema
     schema: str
     server: ServerVersion
     #: bits as in `SqlMode`; others are ignored
@@ -154,14 +154,15 @@ class Statement:
     #: `character_set_client` and `collation_connection` of the session; None: UTF-8
     client_collation: int | None = None
     connection_collation: int | None = None
-    #: whether the server logged it with the number of a transaction of its data dictionary or its log of
-    #: definitions: of a CREATE that may have done nothing, this says that it created something
+    #: whether the server logged the statement with a transaction number of its data dictionary or DDL log: a
+    #: CREATE ... IF NOT EXISTS with such a number has created something
     took_effect: bool = False
     #: whether the session's call has used a temporary table before, not that the statement is about it
     thread_specific: bool = False
     #: whether the session has logged that a table which the statement names is a temporary one of its own
     temporary: bool = False
-    #: whether it stands for one that an operator has left out, whose tables are all its text; none: any
+    #: whether the statement stands for a statement that an operator has left out; its text lists the tables;
+    #: an empty text means any table
     left_out: bool = False
 
     def has(self, flag: SqlMode) -> bool:

@@ -113,7 +113,7 @@ class Witness:
         self._in_xa = False
 
     def _get_dbms(self) -> str:
-        """Answer mysql-replication, which takes this object for its connection."""
+        """Return the DBMS for mysql-replication, which takes this object for its connection."""
         return "mariadb" if self._format.mariadb else "mysql"
 
     def __iter__(self) -> Iterator[Row | Unread]:

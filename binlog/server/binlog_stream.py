@@ -172,8 +172,8 @@ class BinlogStream:
                     yield from self._low_watermark(moment_us)
                 continue
             if not decoder.in_transaction and not packets.readable(self._linger_s()):
-                # Nothing more has arrived: yield what is complete. (The rest of an open transaction is on its
-                # way, so no chunk is closed inside one.)
+                # Nothing more has arrived: yield the complete transactions. (The rest of an open transaction
+                # is on the way, so no chunk is closed inside a transaction.)
                 yield from self._flush()
                 # Bytes may have arrived while the chunk was handed over.
                 packets.note_empty()

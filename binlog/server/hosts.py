@@ -99,7 +99,7 @@ class SourceHosts:
         self._last: _Switch | None = None
         #: how the last server that was not that of the position continued, see `continued`
         self._continued: dict[str, Any] = {}
-        #: seconds without rows at the last switch; None: there was none, or it has not ended
+        #: seconds without rows at the last switch; None: no switch so far, or the switch has not ended
         self._gap_s: float | None = None
 
     @property

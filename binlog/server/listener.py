@@ -54,7 +54,7 @@ class Reader(Protocol):
 
     @property
     def archive_state(self) -> Mapping[str, Any] | None:
-        """What the archive has of the source, as a JSON object; None: there is none, or it is not known."""
+        """State of the source's archive, as a JSON object; None: no archive, or its state is not known."""
 
     @property
     def position(self) -> Position | None:

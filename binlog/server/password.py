@@ -15,7 +15,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-#: longest password with what follows its line, bytes
+#: longest output of a password command: the password's line and the lines after it, bytes
 OUTPUT_BYTES_MAX = 64 << 10
 #: passwords that a process remembers
 _REMEMBERED_MAX = 64
@@ -47,7 +47,7 @@ class RenewedPassword:
         return cls(None if command is None else tuple(command), **fields)  # type: ignore[arg-type]
 
     def remembered(self) -> str | None:
-        """Return the password if it is younger than its lifetime; else None."""
+        """Return the password if its age is below its lifetime, else None."""
         with _lock:
             read_s, password = _remembered.get(self, (0.0, None))
         return password if password is not None and time.monotonic() - read_s < self.lifetime_s else None
@@ -108,7 +108,7 @@ def _printed(command: tuple[str, ...], timeout_s: float) -> bytes:
             raise PasswordMissing(f"{subject} did not end within {timeout_s:g} s") from None
         finally:
             if process.poll() is None:
-                # What it has started ends with it.
+                # Kill the whole process group: the command may have started other processes.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
     if status:

@@ -187,7 +187,7 @@ class SourceReader:
 
     @property
     def counts(self) -> ReadCounts:
-        """What was read so far, see `Reader`."""
+        """Bytes and losses of all streams so far, see `Reader`."""
         with self._lock:
             stream = self._stream
             return self._ended_counts if stream is None else self._ended_counts + stream.counts
@@ -318,7 +318,7 @@ class SourceReader:
         lookup: DefinitionLookup,
         log: ServerLog,
     ) -> None:
-        """Hand over what a stream yields, until it ends, or a better one follows it."""
+        """Hand over the chunks of a stream, until the stream ends or a better stream follows."""
         for item in stream:
             self._back_off.reset()
             check()

@@ -1,6 +1,6 @@
 """Replication: whether a source replicates other servers, so that older commits of theirs may still come.
 
-A source counts as a replica unless it shows that it is none: an account may lack the privilege to ask, and a
+A source counts as a replica unless it shows the contrary: an account may lack the privilege to ask, and a
 member of a replication group receives what the other members commit.
 """
 

@@ -44,7 +44,7 @@ class ServerLookup:
         return None if definition is None else facts_of(definition)
 
     def origins(self, _schema: str, _table: str) -> tuple[TableName, ...]:
-        """Return none: the server does not say them."""
+        """Return no origins: a server does not tell the former names of a table."""
         return ()
 
     def lineage(self, schema: str, table: str) -> Lineage:

@@ -119,7 +119,7 @@ class SourceAddress:
     #: limit of what its dump server retains, bytes, see `canal_group.binlog.dump_server`; 0: the reader uses
     #: none
     dump_window_bytes_max: int = 0
-    #: where its dump server archives it; None: nowhere
+    #: where the dump server archives the source's binlog; None: no archive
     archive: ArchiveOptions | None = None
     #: limit of what a first start keeps on disk of the backlog that it searches for statements, bytes, see
     #: `canal_group.binlog.server.dump.spool`; 0: it keeps nothing, and the source sends the backlog twice
@@ -142,7 +142,7 @@ class SourceAddress:
 
     @property
     def replies(self) -> bool:
-        """Whether its readers reply to it on their own connections."""
+        """Whether readers send semi-synchronous replies to the source on their own connections."""
         return self.semi_sync in ("ring", "cursor")
 
     @property
@@ -376,7 +376,7 @@ class ServerFacts:
 
     @property
     def commits_in_order(self) -> bool:
-        """Whether it is a MySQL server that commits what it replicates in the order of its source."""
+        """Whether a MySQL replica commits transactions in the order of its source; False on MariaDB."""
         if self.mariadb:
             return False
         names = ("replica", "slave")

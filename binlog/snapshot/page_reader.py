@@ -129,7 +129,7 @@ def fits(definition: bytes, sent: SentValue) -> bool:
 _END, _ERROR = b"\xfe", b"\xff"
 #: a longer packet that begins like an end is not one
 _END_BYTES_MAX = 8
-#: bytes of an error before its text: its mark, its number, and its SQL state
+#: bytes of an error packet before its text: mark, error number, SQL state
 _ERROR_HEAD = 9
 #: what a server answers to a statement that it has prepared: the statement's number, columns, parameters
 _PREPARED = struct.Struct("<xIHH")

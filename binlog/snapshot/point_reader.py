@@ -30,7 +30,7 @@ _SNAPSHOT = "SHOW STATUS WHERE Variable_name IN ('Binlog_snapshot_file', 'Binlog
 
 @dataclass(slots=True)
 class PageTransaction:
-    """A transaction that reads one page; its point is known when it has ended."""
+    """A transaction that reads one page; `point` is known after the transaction's end."""
 
     point: Point | None = None
 

@@ -41,7 +41,7 @@ class Index(Protocol):
     """The index of a table's order, at its server; its methods raise SourceUnavailable and SourceUnfit."""
 
     def first(self, where: str, *, last: bool = False) -> Key | None:
-        """Return the first key, or the last one, for which a condition holds; None: there is none."""
+        """Return the first or last key for which a condition holds; None: no row fulfils the condition."""
 
     def rows(self, where: str) -> int:
         """Return about how many rows a condition holds for."""

@@ -52,7 +52,7 @@ class RowOrder:
 
     @property
     def signature(self) -> str:
-        """A text that says what its keys mean: another text, other keys."""
+        """A text of the key columns' definitions: with another text, equal keys may mean other rows."""
         columns: list[dict[str, Any]] = [column.to_json() for column in self.columns]
         for column in columns:
             for name in _MEANINGLESS:

@@ -40,7 +40,7 @@ class ServerLoad:
 
     def threads_running(self) -> int:
         """Return how many threads the server runs for others."""
-        # The one that asks is running, too.
+        # The thread of this query runs too, and does not count.
         return self._number(_THREADS) - 1
 
     def replica_lag_s(self) -> int | None:
@@ -64,7 +64,7 @@ class ServerLoad:
         return None
 
     def asked(self, name: str) -> int | None:
-        """Return the value that a limit bounds; None: there is none. Its error names the missing right."""
+        """Return the value that a limit bounds, or None; an error names the missing right."""
         limit = LIMITS[name]
         try:
             return limit.ask(self)

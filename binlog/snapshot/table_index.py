@@ -64,7 +64,7 @@ class TableIndex:
             )
 
     def first(self, where: str, *, last: bool = False) -> Key | None:
-        """Return the first key, or the last one, for which a condition holds; None: there is none.
+        """Return the first or last key for which a condition holds; None: no row fulfils the condition.
 
         Raises:
             SourceUnavailable, SourceUnfit: the server does not answer, or refuses.

@@ -105,11 +105,11 @@ class PageSelect:
 
 @dataclass(frozen=True, slots=True)
 class TablePage:
-    """Rows that were read in one transaction, and where that is."""
+    """Rows that were read in one transaction, and the transaction's point in the binlog."""
 
     point: Point
     selected: Selected
-    #: its last key; None: it ends its range
+    #: last key of the page; None: the page ends its range
     last: Key | None
     #: the table's last key, if rows follow in a range without end
     end: Key | None

@@ -51,9 +51,9 @@ class Reading(NamedTuple):
     """The kind of a statement, and its changes."""
 
     kind: Kind
-    #: the tables of a definition, in its order, a RENAME's old name before its new one; its schema, if it
-    #: creates or drops one; or the first table whose rows change. Empty where there is none, or where none
-    #: can be read
+    #: the tables of a definition, in the statement's order, a RENAME's old name before its new name; the
+    #: schema that a statement creates or drops; or the first table whose rows change. Empty: no table, or no
+    #: table can be read
     changes: tuple[Change, ...] = ()
     #: of SAVEPOINT and ROLLBACK TO, as servers compare it
     savepoint: str = ""

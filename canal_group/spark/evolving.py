@@ -148,7 +148,7 @@ class Restarts:
 
 
 def widened(schema: StructType, described: StructType) -> StructType:
-    """Return a schema with the columns that only another one has, in front of those that canal-group adds.
+    """Insert the columns that only another schema has, in front of the columns that canal-group adds.
 
     Names that differ only in case are one column, as in MySQL and in Spark.
     """

@@ -60,7 +60,7 @@ def within(rows: pa.Table, limit: GroupPosition, servers: Mapping[str, str]) -> 
 
 
 def _before(position: Position, files: Any, begins: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which transactions begin before a position; it is between two, so they also end before it."""
+    """Return which transactions begin (and so end) before a position, which is between two transactions."""
     base, number = file_order(position.file)
     orders = [file_order(name) for name in files.dictionary.to_pylist()]
     numbers = np.array([each if name == base else np.iinfo(np.int64).max for name, each in orders])

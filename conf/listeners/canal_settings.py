@@ -43,7 +43,7 @@ class CanalSettings(CanalBounds):
     advertise: Host | None = None
     #: whether the begin and the end of each transaction are entries
     transaction_entries: bool = True
-    #: the one user whose clients are admitted; None: all clients are
+    #: the user name that every client must give; None: any client is admitted
     user: Text | None = None
     #: environment variable or file that holds the user's password, or "*" and its digest in digits
     password_env: str | None = None

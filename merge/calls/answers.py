@@ -70,7 +70,7 @@ class ShardState(ShardNamed):
 
 
 class ShardAdded(ShardNamed, total=False):
-    """A shard that was added, and its role if there is a group that it can join now."""
+    """A shard that was added; with its role, if a group runs that the shard can join now."""
 
     role: Role
 
@@ -112,7 +112,7 @@ class JoinedColumn(TypedDict):
     type: str | None
     #: the type that an operator chose; null: none did
     chosen: str | None
-    #: what it is in each shard that has it
+    #: shard -> type of the column there, for each shard that has the column
     shards: dict[str, str]
 
 

@@ -26,7 +26,7 @@ class CallField:
     type: Any
     #: whether it may be None
     is_optional: bool
-    #: of what it may be; None: the reader alone knows
+    #: bounds of the value; None: only `reader` knows the bounds
     bounds: Bounds | None
     #: `MISSING`: it has to be given
     default: Any

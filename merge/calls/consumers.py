@@ -87,12 +87,12 @@ class SubscribeAt(Call[tuple[int, GroupPosition]]):
     #: where the sources' logs end, as far as they answered. None: `start` was chosen, or it begins where the
     #: merged log does
     ends: Mapping[str, Position] | None = None
-    #: whether it may keep the running node itself by a session that it does not tell
+    #: whether the caller may keep the running node by a session that the call does not name
     finds_session: Flag = False
     #: as in `Subscribe`
     keep: Flag = False
     look: Flag = False
-    #: whether one that begins somewhere gets the rows that there are, beside what changes from there on
+    #: whether a client id that begins somewhere gets the present rows too, and not only later changes
     snapshot: Flag = False
 
 
@@ -107,10 +107,10 @@ class Get(OfConsumer[Batch | None]):
 
     rows_max: Whole
     timeout_s: WaitS
-    #: newest batch that the consumer has: batches that were delivered after it got lost in transit, and its
-    #: gets that still wait are answered with None. None: unknown
+    #: newest batch that the consumer has: batches that were delivered after this batch got lost in transit,
+    #: and gets of the consumer that still wait are answered with None. None: unknown
     seen_id: Whole | None = None
-    #: which of its rows come with the answer if the batch is small: what a ticket says of them. None: none
+    #: rows to return with the answer if the batch is small, as a ticket names rows; None: no rows
     rows: Entry | None = None
 
     @property

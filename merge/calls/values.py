@@ -76,7 +76,7 @@ def session(name: str, value: Any) -> str:
     """Return the ZooKeeper session of a consumer, in hexadecimal digits; empty: it has none.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the value is not a session's id.
     """
     if not isinstance(value, str) or not _SESSION.fullmatch(value):
         raise _unfit(name, value, "a session of ZooKeeper in hexadecimal digits")

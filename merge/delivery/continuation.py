@@ -54,25 +54,26 @@ class Continuation:
         self.phase = Phase.WAITING
         #: durable position; None until the first position of the group is known
         self.cursor: GroupPosition | None = None
-        #: what its sources had purged before it got it; stored with the cursor
+        #: changes that sources purged before the client id got them; stored with the cursor
         self.losses: tuple[Loss, ...] = ()
         #: tables that its snapshots could not read, by shard; stored with the cursor
         self.unread: Mapping[str, FailedTables] = {}
-        #: where its cursor was before it passed what nothing is kept of; stored with it. None: it did not
+        #: the cursor before it passed transactions without kept rows; stored with the cursor. None: the
+        #: cursor passed no such transactions
         self.quiet_since: GroupPosition | None = None
         #: whether it acknowledged once, or was asked to hold rows without; stored with the cursor
         self.lasting = False
         #: whether its consumer reads offset ranges: these move the cursor, also those without a row
         self.reads_ranges = False
-        #: whether it started with this log and has acknowledged nothing of it
+        #: whether the client id started with this log and has acknowledged nothing of this log
         self.new = True
         #: why it is PURGED
         self.purged: DataError | None = None
         #: why what the cursor store has cannot be read, until its consumer says where to continue
         self.unreadable: CanalGroupError | None = None
-        #: shard -> times that it moved over what was purged since it last acknowledged something of it
+        #: shard -> moves over purged changes since the client id last acknowledged something of the shard
         self._moves: dict[str, int] = {}
-        #: its cursor when it gave up the rows that it had missed
+        #: the cursor at the moment when the client id gave up missed rows
         self._gave_up_at: GroupPosition | None = None
         #: the cursor that its consumer was told before a source purged what follows, and when that was found
         self._left: tuple[GroupPosition, int] | None = None
@@ -96,7 +97,7 @@ class Continuation:
         return self.phase in KEPT
 
     def drop(self) -> None:
-        """Stop keeping rows for it; its cursor stays."""
+        """Stop keeping rows for the client id; the cursor stays."""
         self._go(Step.DROP)
         self.purged = None
         self._writes.changed()
@@ -282,7 +283,7 @@ class Continuation:
             self._writes.changed()
 
     def _note_left(self, cursor: GroupPosition) -> None:
-        """Note what lies between the cursor that its consumer was told and the one with which it starts."""
+        """Record losses between the cursor that the consumer was told and the cursor at the start."""
         if self._left is None:
             return
         (left, found_us), self._left = self._left, None
@@ -310,11 +311,12 @@ class Continuation:
             if self.quiet_since is not None and not self._delivery.ledger.outstanding:
                 self._delivery.read_position.lift(cursor)
         elif batch.generation == stream.generation and batch.consumed is None and self.phase is Phase.READING:
-            # It was rolled back while it was being acknowledged. Its log is still there: read on after it.
+            # The batch was rolled back during its acknowledgement, and its log still exists: read on after
+            # the batch.
             self._delivery.read_position.go_past(batch)
             self.cursor = cursor
         elif self.kept and batch.generation != stream.generation and self._reads_pages(cursor):
-            # Pages that were read again may have other rows at the ordinals that it passes: they follow it.
+            # Pages that were read again may have other rows at the same ordinals: read on after the cursor.
             self.cursor = cursor
             self._go(Step.SEEK)
         elif stream.merging and self.kept:
@@ -445,7 +447,7 @@ class Continuation:
         return refusals
 
     def arrived(self) -> None:
-        """Note that something was delivered from the position that it sought."""
+        """Note a delivery from the position that `seek` chose, so that `come_back` does nothing."""
         self._came_from = None
 
     def come_back(self) -> None:

@@ -35,11 +35,11 @@ OWN_CALL = 0
 class Write:
     """A write that is under way to the cursor store, or may have arrived there."""
 
-    #: the call that it answers; `OWN_CALL`: none
+    #: number of the call that the write answers; `OWN_CALL`: the write answers no call
     call: int
-    #: the batch that it acknowledges; None: it stores a subscription
+    #: the batch that the write acknowledges; None: the write stores a subscription
     batch: Batch | None
-    #: the version of the subscription that it stores
+    #: the version of the subscription that the write stores
     version: int
 
 
@@ -86,7 +86,7 @@ class CursorWrites:
         self._stored = self._version
 
     def changed(self) -> None:
-        """Note that the subscription changed, so that it has to be written."""
+        """Note a change of the subscription, so that a write has to follow."""
         self._version += 1
 
     # ---- what is under way -------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class Delivery:
 
     @property
     def done(self) -> int:
-        """Log index before which it needs nothing."""
+        """Log index before which the subscriber needs no headers."""
         outstanding = self.ledger.outstanding
         return outstanding[0].log_start if outstanding else self.read_position.read
 

@@ -20,7 +20,7 @@ class Lease:
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
-        #: the consumer that holds the lease; empty: none
+        #: the consumer that holds the lease; empty: the lease is free
         self.holder = ""
         #: fencing epoch of the consumer; of the last one if there is none now
         self.epoch = 0

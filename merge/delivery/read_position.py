@@ -90,7 +90,7 @@ class ReadPosition:
         }
 
     def skip_consumed(self, stream: Stream) -> None:
-        """Read past consumed headers, so that the rings can free them."""
+        """Read past headers that the client has consumed, so that the rings can free their rows."""
         while self._consumed:
             window = stream.log.slice(self.read, self.read + HEADERS_MAX)
             indexes = np.flatnonzero(self._fresh(window, stream))

@@ -78,7 +78,7 @@ class Subscriber:
         self.read_us = 0
         self.writes = CursorWrites(client_id)
         self.delivery = Delivery(client_id, server_epoch, limits, after_id)
-        #: where it continues: its cursor and its phase
+        #: the cursor and the phase of the client id
         self.continuation = Continuation(client_id, self.writes, self.delivery)
         #: canal's filter on `schema.table`; empty: everything
         self.filter = ""

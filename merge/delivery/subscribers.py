@@ -82,7 +82,8 @@ class Subscribers:
         self.pin: int | None = None
         #: whether nothing new is delivered: what is outstanding comes to its end first
         self.closing = False
-        #: whether they are one subscriber, which stops nobody
+        #: whether the stream is a replay's, with exactly one subscriber, so that nobody waits for the
+        #: subscriber
         self._single = single
         self._by_id: dict[str, Subscriber] = {}
         #: whether a client id has subscribed since the election, or before
@@ -93,7 +94,7 @@ class Subscribers:
     # ---- client ids ------------------------------------------------------------------------------------
 
     def find(self, client_id: str) -> Subscriber | None:
-        """Return the subscriber of a client id; None if it has none."""
+        """Return the subscriber of a client id; None: the client id has no subscription here."""
         return self._by_id.get(client_id)
 
     @property
@@ -154,7 +155,7 @@ class Subscribers:
 
     @property
     def everybody(self) -> list[Subscriber]:
-        """Every subscriber, also those that are served elsewhere."""
+        """All subscribers, those that replays serve included."""
         return [*self._by_id.values(), *self.elsewhere.values()]
 
     @property

@@ -53,7 +53,7 @@ class WriteStep(StrEnum):
     SAVED = "saved"
     #: the store has refused the write
     REFUSED = "refused"
-    #: it is unknown whether the store did what it was asked
+    #: the store gave no answer, so the write may or may not have arrived
     LOST = "lost"
     #: the consumer has unsubscribed: the store is asked to forget the subscription
     FORGET = "forget"
@@ -71,7 +71,7 @@ WRITING = frozenset(
         WritePhase.REPEATING,
     }
 )
-#: those of a write that acknowledges a batch
+#: the phases of a write that acknowledges a batch
 ACKNOWLEDGING = frozenset({WritePhase.ACKING, WritePhase.UNSURE, WritePhase.REPEATING})
 
 #: a pair that is missing here cannot happen

@@ -123,7 +123,7 @@ class IdKeys:
     last: int = 0
     #: whether the last transaction that came in (perhaps still open) is LATE
     late: bool = False
-    #: LATE transactions so far, and their row changes
+    #: number of LATE transactions so far, and number of row changes in LATE transactions
     late_count: int = 0
     late_rows: int = 0
 

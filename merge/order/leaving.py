@@ -17,7 +17,7 @@ class Leaving:
 
     Args:
         members: by shard_index; the list that the stream changes.
-        states: likewise.
+        states: by shard_index; the list that the stream changes.
     """
 
     def __init__(self, members: Sequence[Member], states: Sequence[ShardState]) -> None:

@@ -79,7 +79,7 @@ class ShardState:
 
     @property
     def _refused(self) -> Detail:
-        """The position that the error names as refused, as JSON text; None: it names none."""
+        """The position that the error names as refused, as JSON text; None: no position was refused."""
         return None if self.error is None else self.error.details.get("refused")
 
     @property

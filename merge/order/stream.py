@@ -179,7 +179,7 @@ class Stream:
         """Forget what came in, and open every shard at the oldest of the cursors under a new generation.
 
         Args:
-            cursors: of those that read this stream.
+            cursors: cursors of the client ids that read this stream.
             at_us: now.
             elsewhere: other cursors of the group; they say which shards there are.
         """
@@ -483,7 +483,7 @@ class Stream:
             state.not_opened(event.error)
 
     def failed(self, event: ShardFailed) -> None:
-        """Note that a shard stopped at its data."""
+        """Note the stop of a shard at its data."""
         if event.generation == self.generation:
             self.states[event.shard].failed(event.error, event.at_us)
 

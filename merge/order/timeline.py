@@ -66,7 +66,7 @@ class Timeline:
         self._rest: list[Headers] = []
         #: greatest key that went out
         self._out_us = 0
-        #: strings that the pending headers and those that went out point to
+        #: strings of the pending headers and of the headers that went out
         self.names = Names()
 
     def join(self, shard: int) -> None:

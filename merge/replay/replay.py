@@ -142,7 +142,7 @@ class Replay(Group):
         self.state = ReplayState.WAITING
         #: why it has not begun, for a consumer that waits for rows
         self.waits_for: CanalGroupError | None = None
-        #: of the shards that it began with
+        #: signature of the shards with which the replay began
         self.signature = live.membership.signature
         self.lane = lane
         self._live = live

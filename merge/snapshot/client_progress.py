@@ -30,7 +30,7 @@ def client_progress(client: Mapping[str, Any], shards: Iterable[Mapping[str, Any
 
 
 def unread_tables(client: Mapping[str, Any], shards: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the tables that snapshots of a client id could not read, as a JSON object; None: there are none.
+    """Return the tables that snapshots of a client id could not read, as a JSON object; None: no tables.
 
     They are those that are stored with its cursor, and those of the snapshot that is going on.
 

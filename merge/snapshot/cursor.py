@@ -15,7 +15,7 @@ from canal_group.merge.whole import whole
 
 #: most bytes of a shard's cursor: it is a part of each position of its client
 SNAPSHOT_TEXT_MAX: Final = 65_536
-#: most bytes of one table in it that is being read
+#: most bytes in the cursor for one table that is being read
 TABLE_TEXT_MAX: Final = 8_192
 #: names a folder
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -75,8 +75,8 @@ class SnapshotCursor:
     #: the tables of which rows may have moved since the last page: they are read from their beginning, unless
     #: pages follow that entered before
     moved: tuple[str, ...] = ()
-    #: names the lane that selected the last page; another one may select other rows for the same place. Of a
-    #: consumer that begins further than its cursor: where
+    #: names the lane that selected the last page; another lane may select other rows for the same position.
+    #: In a start beyond the consumer's cursor: names where the consumer begins
     selected_by: str = ""
     #: how often an operator has changed what is read; one that is noted elsewhere may be older
     steered: int = 0
@@ -142,7 +142,7 @@ def name_of_text(text: str) -> TableName:
     """Return the name that a text of `name_text` is.
 
     Raises:
-        ValueError: it is none.
+        ValueError: `name_text` cannot have made the text.
     """
     parts = re.findall(r"\.?(`(?:[^`]|``)*`|[^.`]+)", text)
     names = [part[1:-1].replace("``", "`") if part[0] == "`" else part for part in parts]

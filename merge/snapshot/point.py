@@ -40,7 +40,7 @@ class Span:
 
 
 def joined(spans: Sequence[Span]) -> Span | None:
-    """Return spans that follow each other as one; None of none."""
+    """Merge adjacent spans. Return None for an empty list."""
     if len(spans) < 2:  # noqa: PLR2004
         return spans[0] if spans else None
     return Span(spans[-1].end, tuple(each for span in spans for each in span.gtids))
@@ -64,7 +64,7 @@ class Point:
     server: str
     #: every transaction before it, or in it, was visible
     low: LogOffset | GtidSet
-    #: no transaction that ends after it was visible
+    #: a transaction that ends after this offset was not visible
     high: LogOffset
 
     def saw(self, span: Span) -> bool:

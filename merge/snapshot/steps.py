@@ -22,7 +22,7 @@ class TableChange(Enum):
     REPLACED = auto()
     #: rows came or went without row events: DROP PARTITION, EXCHANGE PARTITION
     ROWS_MOVED = auto()
-    #: there is none of the name any more
+    #: no table has this name any more
     DROPPED = auto()
 
 
@@ -35,7 +35,7 @@ class PageRead:
 
     number: int
     point: Point
-    #: last key of the page; None: it ends its range
+    #: last key of the page; None: the page ends its range
     last: Key | None
     #: last key of the table at its point, where a range without end ends; None: it has an end, or keeps none
     end: Key | None = None
@@ -67,13 +67,13 @@ class KeyChanged:
 class StreamRead(Generic[ImageT]):
     """The stream has read on."""
 
-    #: the transactions that ended; None: none did
+    #: the transactions that ended; None: no transaction ended
     span: Span | None
-    #: what they, and the part of the next one that was read, touched in this table
+    #: rows of the table that these transactions, and the part of the next transaction that was read, touched
     touched: Touched[ImageT]
-    #: where the stream is, if that is between two transactions; None: it is inside one
+    #: the stream's position between two transactions; None: the stream is inside a transaction
     boundary: Position | None
-    #: what statements among them did to the table
+    #: change of the table by a statement among the transactions
     change: TableChange | None = None
 
 

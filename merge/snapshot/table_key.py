@@ -77,7 +77,7 @@ def _comparable(column: Any) -> Any:
 
 
 def _likely(column: Any, values: AbstractSet[Hashable]) -> NDArray[np.bool_]:
-    """Return which rows may have one of some values in a column: so few that they can be looked at."""
+    """Return which rows may have one of some values in a column: a few rows, to compare exactly."""
     column = _comparable(column)
     # Arrow tells 0.0 from -0.0.
     if not pa.types.is_floating(column.type):

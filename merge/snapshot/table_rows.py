@@ -25,7 +25,7 @@ class Image(NamedTuple):
     #: the images of a record batch
     after: Any
     row: int
-    #: indexes of the columns that it has
+    #: indexes of the columns in the image
     columns: tuple[int, ...]
 
 
@@ -77,7 +77,7 @@ def _touch(touched: Touched[Image], rows: Any, key: TableKey, computed: frozense
 
 
 def _keys(rows: Any, side: str, names: list[str], key: TableKey) -> list[RowKey]:
-    """Return the key of each image; of one that is not there it means nothing."""
+    """Return the key of each image; the key of a missing image means nothing."""
     lacks, at = absent_in(rows, side), [names.index(name) for name in key.columns]
     if lacks is not None and lacks[:, at].any():
         raise DataError(

@@ -137,14 +137,14 @@ class _Page:
     """A page that was asked for."""
 
     rows: KeyRange | tuple[Key, ...]
-    #: the point of a page that was read before this one was asked for; None: none was
+    #: the point of a page that was read before this page was asked for; None: no page was read by then
     floor: Point | None
     attempt: int
     read: PageRead | None = None
 
     @property
     def left(self) -> KeyRange | None:
-        """What follows it in its range; None: it ends the range, or reads keys."""
+        """The rest of the range after the page; None: the page ends the range, or reads single keys."""
         assert self.read is not None, "a page that was placed was read"
         if not isinstance(self.rows, KeyRange) or self.read.last is None:
             return None
@@ -310,7 +310,7 @@ class TableSnapshot(Generic[ImageT]):
         return found
 
     def _keep_unseen(self, keys: tuple[Key, ...], attempt: int, touched: Touched[ImageT]) -> None:
-        """Keep those of a page's keys that rows got after its point: it lacks what is to be read of them."""
+        """Keep the page's keys that rows got after the page's point: the page lacks these rows."""
         unseen = set(map(self._to_key, touched.moved)).intersection(keys)
         self._again |= dict.fromkeys(sorted(unseen))
         self._again_attempt = attempt + 1 if unseen else 0
@@ -329,7 +329,7 @@ class TableSnapshot(Generic[ImageT]):
         found: list[Instruction] = []
         while len(self._pages) < self._pages_max and self._ranges:
             found.append(self._read(self._ranges.popleft()))
-        # Last, so that a row that moves often is read once.
+        # Read moved rows last, so that a row that moves often is read once.
         if not self._pages and self._again:
             keys = tuple(self._again)[:AGAIN_PAGE_MAX]
             for key in keys:

@@ -44,11 +44,11 @@ class Fate(Enum):
 class Touched(Generic[ImageT]):
     """Rows that events touched; see the module's rules. `ImageT` is an image that lacks columns."""
 
-    #: consumers have these rows whole, or know that they are gone
+    #: keys of rows that consumers have whole, or whose deletion consumers know
     settled: set[RowKey] = field(default_factory=set)
-    #: those of them that an INSERT without all columns has made
+    #: keys in `settled` of rows that an INSERT without all columns has made
     incomplete: set[RowKey] = field(default_factory=set)
-    #: rows that got this key by an image that lacks columns
+    #: new keys of rows whose key changed by an image that lacks columns
     moved: set[RowKey] = field(default_factory=set)
     #: rows changed by an image that cannot be laid over
     unsure: set[RowKey] = field(default_factory=set)
@@ -56,7 +56,7 @@ class Touched(Generic[ImageT]):
     images: dict[RowKey, list[ImageT]] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """Count what it keeps, for a bound."""
+        """Count the kept keys and images, for a bound."""
         images = sum(map(len, self.images.values()))
         return len(self.settled) + len(self.incomplete) + len(self.moved) + len(self.unsure) + images
 

@@ -90,7 +90,7 @@ NO_TABLE = TableName("", "")
 #: keys of schema and field metadata
 PRIMARY_KEY = b"primary_key"
 MYSQL_TYPE = b"mysql_type"
-#: image -> the column that says what is absent from it
+#: image -> the column that tells the absent columns of the image
 ABSENT = {"before": "_before_absent", "after": "_after_absent"}
 
 #: role of a table whose rows a statement removes or brings without row events
@@ -179,7 +179,7 @@ class SpecialColumns:
 
     #: hashes of UNIQUE keys that are too long for an index; no query shows them
     hashes: tuple[str, ...] = ()
-    #: the period of its rows, if no statement defines it; only queries that name these columns show them
+    #: the period of the rows, if no statement defines the period; queries show these columns only by name
     implicit_period: tuple[str, ...] = ()
     #: which column says when a row ended; empty: the table is not system-versioned
     row_end: str = ""
@@ -189,10 +189,10 @@ class SpecialColumns:
 class Lineage:
     """Where the values of a table come from, as far as statements say it."""
 
-    #: names that the table had, and those of tables that it was made like or that its rows were in
+    #: former names of the table, and names of tables that LIKE copied for the table or that held its rows
     origins: tuple[TableName, ...] = ()
-    #: column -> the columns that its expression or default reads, all in lower case; those that read none are
-    #: left out. None: not known
+    #: column -> the columns that its expression or default reads, all in lower case; a column that reads no
+    #: column is left out. None: not known
     reads: Mapping[str, tuple[str, ...]] | None = None
 
     def reading(self, columns: Collection[str]) -> frozenset[str]:
@@ -223,7 +223,7 @@ class TableRows:
     rows: pa.RecordBatch
     #: the table's name in the source, before routes; None: not known
     source: TableName | None = None
-    #: which columns MariaDB fills itself; None: none, or they were left out
+    #: columns that MariaDB itself fills; None: no special columns, or special columns were left out
     special: SpecialColumns | None = None
     lineage: Lineage = field(default_factory=Lineage)
 
@@ -252,13 +252,13 @@ class Chunk:
     statements: pa.RecordBatch | None = None
     #: for each statement what it is in the source
     statement_sources: tuple[StatementSource, ...] = ()
-    #: by index in `headers`: what is known of those that are DDL statements on a table
+    #: by index in `headers`: the mark of a DDL statement on a table
     ddls: Mapping[int, DdlMark] = field(default_factory=dict)
     #: the cursor of the shard's snapshot from its first header on, as text; None: as before
     snapshot: str | None = None
 
     def only(self, index: int) -> Chunk:
-        """Return a chunk with one of its headers, by its index, and what belongs to it."""
+        """Return a chunk with one header, chosen by index, and the header's rows and statements."""
 
         def mine(rows: pa.RecordBatch) -> pa.RecordBatch:
             found = rows.filter(pc.equal(rows.column("_header"), index))

@@ -49,5 +49,5 @@ class CommitTimes:
         return self.replica_lag_max_us if self.original and replicates else 0
 
 
-#: those of the server that is read, whatever it replicates
+#: commit times on the server that is read, also for transactions from other servers
 OF_THE_SERVER_READ: Final = CommitTimes("replica")

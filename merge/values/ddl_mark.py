@@ -18,7 +18,7 @@ RENAME = "RENAME"
 
 @dataclass(frozen=True, slots=True)
 class DdlMark:
-    """One statement on a table, of one shard."""
+    """A DDL statement on a table of one shard."""
 
     #: the same for statements that say the same of tables of one routed name; from 1, below 2**63
     statement: int

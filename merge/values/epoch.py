@@ -51,7 +51,7 @@ class Tenure:
     epoch: int
     #: seconds on the holder's clock until which no other server can be elected; grows with every answer
     serves_until_s: float
-    #: why this tenure is over, one sentence; empty while it lasts
+    #: why the tenure is over, one sentence; empty: the tenure lasts
     over: str = ""
     #: the newest epoch seen; None if the tenure ended before the current epoch was known
     current_epoch: int | None = None

@@ -37,9 +37,9 @@ class Flag(IntFlag):
     BY_ID = 32
     #: a statement that `merge.ddl` delivers from another table, or shard; its header has no rows
     WITHHELD = 64
-    #: a page of a snapshot: always BEGIN | END. It begins and ends where the transaction before it ends, has
-    #: that one's commit time and no GTID, and is never LATE. Its ordinals go on from those of the page before
-    #: it at the same offset, and it takes one even if it has no row
+    #: a page of a snapshot: always BEGIN | END. A page begins and ends where the transaction before the page
+    #: ends, has that transaction's commit time and no GTID, and is never LATE. The ordinals of a page
+    #: continue the ordinals of the previous page at the same offset; a page without rows takes one ordinal
     PAGE = 128
 
 
@@ -77,7 +77,7 @@ class HeaderRun:
 
     headers: Headers
     names: tuple[str, ...]
-    #: by sequence: what is known of those that are DDL statements on a table
+    #: by sequence: the mark of a DDL statement on a table
     ddls: Mapping[int, DdlMark] = field(default_factory=dict)
     #: by sequence: the cursor of the shard's snapshot from this header on, as text, or its `SnapshotEnd`
     snapshots: Mapping[int, str] = field(default_factory=dict)
@@ -146,7 +146,7 @@ def origin_of(source: str, number: int) -> int:
 
 
 def gtid_text(source: str, number: int) -> str:
-    """Return a transaction's GTID as its server prints it; empty where it has none."""
+    """Return a transaction's GTID as the source's server prints it; empty: the transaction has no GTID."""
     if not number:
         return ""
     return f"{source}{':' if len(source) >= UUID_CHARS else '-'}{number}"

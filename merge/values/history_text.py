@@ -9,5 +9,5 @@ class HistoryText(NamedTuple):
     """A part of a schema history's text."""
 
     text: str
-    #: whether it replaces what is stored; else it continues that
+    #: whether the text replaces the stored text; otherwise the text is appended
     whole: bool

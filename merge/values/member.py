@@ -54,7 +54,7 @@ class Member:
     policy_since_us: int = 0
     #: where to begin, as an operator said; None: where the shard's settings say
     start: Position | None = None
-    #: whether it joined and still lags, so that the group does not wait for it
+    #: whether the shard joined and still lags, so that the group does not wait for the shard
     catching_up: bool = False
     #: with LEAVING: when the removal was requested, microseconds of the shell's clock
     leaves_since_us: int = 0

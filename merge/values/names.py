@@ -18,7 +18,7 @@ class Names:
         self._tuple: tuple[str, ...] = ()
 
     def intern(self, name: str) -> int:
-        """Return the name's index, giving it one if it is new."""
+        """Return the index of a name; a new name gets the next index."""
         return self._index.setdefault(name, len(self._index))
 
     def adopt(self, run: HeaderRun) -> Headers:

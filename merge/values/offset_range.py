@@ -39,12 +39,12 @@ class OffsetRange:
 
     #: a position at which every shard is at a transaction's end; everything before it is consumed
     start: GroupPosition
-    #: where it ends; None: where the bounds end it
+    #: where the range ends; None: the bounds end the range
     until: GroupPosition | None = None
     #: bounds of an offset range without `until`; it contains at least one transaction
     rows_max: int = 65_536
     bytes_max: int = 8 << 20
-    #: it waits for so many rows, if the bounds allow them
+    #: rows that the range waits for, if the bounds allow as many
     rows_min: int = 0
     #: greatest key of an offset range without `until`; None: any
     key_us_max: int | None = None
@@ -55,7 +55,7 @@ class OffsetRange:
 
     @property
     def noted_start(self) -> GroupPosition:
-        """The start by which its reader knows it."""
+        """The start as the reader of the range knows it."""
         return self.start if self.noted is None else self.noted
 
     def check(self) -> None:

@@ -88,8 +88,8 @@ class Position:
     rows_into_transaction: int = 0
     #: ordinals already read of the pages of snapshots that enter at `offset`, see `Flag.PAGE`
     page_rows: int = 0
-    #: how far the snapshot of its client is in the shard, as text, see
-    #: `canal_group.merge.snapshot.cursor.SnapshotCursor`; None: there is none
+    #: how far the client's snapshot of the shard has come, as text, see
+    #: `canal_group.merge.snapshot.cursor.SnapshotCursor`; None: no snapshot
     snapshot: str | None = None
     #: identity of the server to whose binlog `file` and `offset` belong; empty: not known; or `ANY_SERVER`
     server: str = ""
@@ -99,10 +99,10 @@ class Position:
     #: id of the server that committed the transaction of `commit_us` first, if `commit_us` is the time of
     #: that commit and the transaction has no GTID; 0 unknown. By both it is found on another server
     origin_id: int = 0
-    #: the transaction of `commit_us`, which is looked for where a stream continues: numbers may be given
-    #: again; None unknown. Comparisons of positions ignore it
+    #: the transaction of `commit_us`, to look for where a stream continues, because GTID numbers may be given
+    #: again; None: unknown. Comparisons of positions ignore this field
     last: LastTransaction | None = None
-    #: its JSON text, once that was asked for
+    #: cached JSON text of the position; empty before the first use
     _text: str = field(default="", init=False, repr=False, compare=False)
 
     def is_of(self, server: str) -> bool:
@@ -316,7 +316,7 @@ class GroupPosition:
     retired_key_us: int = 0
     #: positions at which shards joined a running stream; an older cursor has read nothing before them
     joined: Mapping[str, Position] = field(default_factory=dict)
-    #: its JSON text, once that was asked for
+    #: cached JSON text of the position; empty before the first use
     _text: str = field(default="", init=False, repr=False, compare=False)
 
     @classmethod

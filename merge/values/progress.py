@@ -86,7 +86,7 @@ class Progress:
         end_position = replace(self.end, shards=end, sequence=sequence)
         return Progress(
             ack_position,
-            # One value, whose text is made once.
+            # One object for equal positions, so that the JSON text is made once.
             ack_position if end_position == ack_position else end_position,
             inside=not bool(ended[-1]) if len(ended) else self.inside,
         )

@@ -27,7 +27,7 @@ _IN_FILE = re.compile(r"([^:]+\.\d+):(~?)(\d{1,19})")
 _OF_BOTH = (
     "earliest, latest, a time with its zone such as 2026-01-31T12:00:00Z, a time before now such as -2h"
 )
-#: what a text should be that is refused
+#: for errors: the valid texts of a start
 CLIENT_STARTS = f"{_OF_BOTH}, or a group position"
 SHARD_STARTS = f"{_OF_BOTH}, a file and offset such as binlog.000003:4 or :~4711, or a GTID set"
 SHARD_STARTS_IN_FILES = "earliest, a time or a file and offset"

@@ -1,4 +1,4 @@
-"""Commands that are derived from operators' calls: of those that no command makes by hand.
+"""Commands that are derived from operators' calls: one for each call without a command of its own.
 
 `client_rollback` is `client rollback`. Fields of the path are arguments, the others options; what removes
 something asks before. The answer is printed as one JSON object.

@@ -126,7 +126,7 @@ class _Files:
 
         self._address = address
         self._folders = [path for path in paths if path.is_dir()]
-        #: files named one by one, with their settings at the start
+        #: files that the command line names, with their settings at the start
         self.fixed = {path: self._placed(load_instance(path)) for path in paths if not path.is_dir()}
 
     @property

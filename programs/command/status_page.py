@@ -256,7 +256,7 @@ def _ring(ring: dict[str, Any]) -> str:
 
 
 def _archive(archive: dict[str, Any]) -> str:
-    """Return up to where an archive is durable, what it has, and since when its source may have more."""
+    """Return the durable end of an archive, its size and oldest time, and how far it is behind."""
     oldest = datetime.fromtimestamp(archive["oldest_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
     behind_s = archive["behind_s"]
     behind = "" if behind_s is None else f", {behind_s:.1f} s behind"

@@ -62,7 +62,7 @@ def frame(state: dict[str, Any], before: dict[str, Any] | None) -> RenderableTyp
 
     Args:
         state: as `canal-group status --json` prints it.
-        before: the state that was shown last, for rates; None: there is none.
+        before: the state that was shown last, for rates; None: no state was shown.
     """
     state = printable(state)
     group = state["group"]

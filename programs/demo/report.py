@@ -18,7 +18,7 @@ class DemoReport:
     #: row changes per second from when the writers went as fast as they could to the last arrival
     rows_per_s: float
     #: from just before an INSERT was sent to its row's arrival at the consumer, milliseconds: over the
-    #: one-row transactions of the gentle beginning; None: no such transaction
+    #: one-row transactions of the slow beginning; None: no such transaction
     latency_ms_p50: float | None
     latency_ms_p99: float | None
     #: rows where a key, a number or a shard's own order goes back
@@ -31,7 +31,7 @@ class DemoReport:
     duplicates: int
     #: whether the stream, applied to empty tables, gave what the servers hold
     tables_equal: bool
-    #: distinct rows that were there before, and that a snapshot has read
+    #: distinct rows from before the start of the stream, read by a snapshot
     snapshot_rows: int
 
     @property

@@ -37,7 +37,7 @@ class ArchiveDisk:
         self._disk = folder / "disk"
         self._disk.mkdir()
         self.folder = self._disk / "archive"
-        #: address of the object store; None: there is none
+        #: address of the object store; None: no object store
         self.store = str(folder / "objects") if moves else None
         self.is_small = _mounted(self._disk)
 

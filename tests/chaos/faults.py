@@ -186,7 +186,7 @@ class Faults:
                 return f"{actor} of server {one.number}", pid, None
 
     def _source(self, happening: Happening) -> Source | None:
-        """Return a source that no other operation uses; None: there is none."""
+        """Return a source that no other operation uses; None: every source is in use."""
         busy = {id(one.source) for one in (*self._lasting, *self._ending.values())}
         # A newcomer's writer is the last one.
         sources = self._world.sources[: len(self._world.writers)]

@@ -91,7 +91,7 @@ class Lateness:
     late: int
     #: how many transactions might be late, by the windows
     bound: int
-    #: descriptions of those that are late outside of all windows
+    #: descriptions of transactions that are late outside of all windows
     unjustified: tuple[str, ...]
 
 

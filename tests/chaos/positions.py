@@ -42,7 +42,7 @@ class Positions:
         return placed
 
     def placed_in_order(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield the rows of a stream, from its beginning on, likewise."""
+        """Yield the rows of a stream, from its beginning on, with such `file` and `pos`."""
         followed, pages = dict.fromkeys(self._moved, -1), count(-PAGES_MAX)
         for rows in tables:
             columns = (

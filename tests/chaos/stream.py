@@ -23,7 +23,7 @@ class Accepted:
     """One delivery of the stream."""
 
     delivery: Delivery
-    #: the write that its acknowledgement made; None: there is none
+    #: the write that its acknowledgement made; None: no write
     write: CursorWrite | None
     rows: pa.Table
 

@@ -39,7 +39,7 @@ def packets(payloads):
 
 
 def read(schema, payloads, step=1 << 20, bytes_max=1 << 30):
-    """Return rows, losses and the last payload of those that arrive, some bytes at a time."""
+    """Return rows, losses and the last payload of payloads that arrive some bytes at a time."""
     losses = Losses()
     rows, buffer, data = RowsBuilder(schema, losses), PacketBuffer(), packets([*payloads, b"\xfe\0\0\2\0"])
     last = b""

@@ -27,7 +27,7 @@ _AGAIN_S: Final = 0.05
 class _Ready:
     batch: Batch
     entries: Entries
-    #: the bytes that are held for it
+    #: accounts for the bytes of the batch until the client has read them
     answer: Answer
 
 

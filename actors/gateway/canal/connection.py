@@ -74,7 +74,7 @@ class CanalConnection:
         #: how the client logged in, None: it has not; and whether that is a destination's login
         self._shown: ShownLogin | None = None
         self._is_known = False
-        #: that it reads; None: it has not said yet
+        #: the destination that the client reads; None before the client has named a destination
         self._destination: CanalDestination | None = None
         self._has_destination = asyncio.Event()
         self._subscription: Subscription | None = None

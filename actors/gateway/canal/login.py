@@ -70,7 +70,7 @@ class ShownLogin:
 
 @dataclass(frozen=True, slots=True)
 class CanalLogin:
-    """The one user whose clients are admitted."""
+    """User and password that every client of canal's protocol must use."""
 
     user: str
     #: the password, hashed twice: who knows it can check a login, and not log in

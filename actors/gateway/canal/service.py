@@ -15,8 +15,8 @@ from canal_group.merge.calls.consumers import Release, Subscribe
 from canal_group.merge.errors import ConsumerActive, NotSubscribed, RetryableError
 from canal_group.merge.whole import whole
 
-#: how long a subscription waits for a client id that another consumer holds, seconds: one that reconnects may
-#: come before it is known that its last connection has ended
+#: how long a subscription waits for a client id that another consumer holds, seconds: a consumer may
+#: reconnect before the server notices that the old connection has ended
 SUBSCRIBE_S: Final = 5.0
 #: in front of the addresses of clients that hold client ids
 _HOLDER: Final = "canal:"

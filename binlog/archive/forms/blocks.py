@@ -33,7 +33,7 @@ class _Block:
     at: int
     #: offset in the binlog
     begin: int
-    #: bytes that it has, and those of them that count
+    #: bytes of the binlog in the block, and how many of them count
     length: int
     used: int
 

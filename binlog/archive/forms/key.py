@@ -50,7 +50,10 @@ class Key:
         return nonce + sealed
 
     def open(self, data: bytes, name: str) -> bytes | None:
-        """Return the bytes that `seal` had; None if they are not those, or not of this key and name."""
+        """Decrypt bytes that `seal` returned.
+
+        Return None after damage, or if another key or name sealed them.
+        """
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra of servers
 
         try:
@@ -69,7 +72,7 @@ class Keys:
 
     def __init__(self, keys: tuple[Key, ...] = ()) -> None:
         self._keys = {key.id: key for key in keys}
-        #: the key that encrypts; None: nothing is encrypted
+        #: the key that encrypts new files; None: the archive is not encrypted
         self.first = keys[0] if keys else None
 
     def by_id(self, key_id: str, where: str) -> Key:

@@ -55,7 +55,7 @@ def damaged_bytes(where: str, begin: int, end: int, why: str) -> CorruptEvent:
 
 
 class KnownBytes:
-    """A file, or the beginning of one, of which it is known what it has: what is not there is an error.
+    """A file, or the beginning of a file, with a known length: missing bytes are an error.
 
     Args:
         source: the bytes; closed with this object.

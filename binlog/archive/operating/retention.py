@@ -50,7 +50,7 @@ class Removal:
     entry: FileEntry
     #: which rule removes it
     why: str
-    #: the owners of kept positions that lose it
+    #: owners of kept positions that can no longer be read after the removal
     losers: tuple[str, ...] = ()
 
     def __str__(self) -> str:

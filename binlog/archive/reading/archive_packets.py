@@ -85,7 +85,7 @@ class ArchivePackets:
         #: bytes of the files that were read
         self.read_bytes = 0
         self._interrupted = threading.Event()
-        #: events that come before what the buffer has
+        #: events to return before the events in `buffer`
         self._first: deque[bytes] = deque()
         #: of the events of the file that is read, and when that was created, seconds since 1970
         self.file_checksum = CHECKSUM_NONE
@@ -104,7 +104,7 @@ class ArchivePackets:
 
     @property
     def has_more(self) -> bool:
-        """Whether there is more than what was read."""
+        """Whether the archive holds bytes that were not read yet."""
         return self._at < self._source.size or bool(self._later())
 
     @property
@@ -176,7 +176,7 @@ class ArchivePackets:
         self._at_rest = True
 
     def idle_us(self, event: bytes, reached: object) -> None:  # noqa: ARG002 - others need them
-        """Return None: likewise."""
+        """Return None: an archive proves nothing of when its source was idle."""
         return
 
     def ahead(self, opening: Sequence[bytes]) -> None:  # noqa: ARG002 - others need it
@@ -235,7 +235,7 @@ class ArchivePackets:
             raise UnsupportedEvent(f"An event in {self._file} is larger than 1 GiB.") from error
 
     def _later(self) -> str:
-        """Return the file after the one that is read, which must be closed; empty: there is none yet."""
+        """Return the closed file after the present file; empty: no file is closed after this file yet."""
         files = self.history.manifest.files
         names = [each.name for each in files]
         self._looks += 1
@@ -246,7 +246,7 @@ class ArchivePackets:
         index = names.index(self._file) if self._file in names else -1
         if not 0 <= index < len(files) - 1 or files[index].state is State.OPEN:
             return ""
-        # It may have grown before it was closed.
+        # The file may have grown between the last read and its close.
         return "" if self._at < files[index].size else names[index + 1]
 
     def _goes_on(self, file: str) -> bool:

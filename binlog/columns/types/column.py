@@ -16,13 +16,13 @@ from canal_group.merge.values.types.table import ColumnType
 
 
 class Role(StrEnum):
-    """What a column is for, if MariaDB fills it itself."""
+    """The role of a column; MariaDB itself fills every column whose role is not PLAIN."""
 
     #: it is a column like any other, also the start of a row's period
     PLAIN = "plain"
     #: says when a row of a system-versioned table ended
     ROW_END = "row end"
-    #: a period that no statement defines, which only queries that name it show
+    #: a period that no statement defines; queries see these columns only by name
     IMPLICIT_ROW_START = "implicit row start"
     IMPLICIT_ROW_END = "implicit row end"
     #: of a UNIQUE key that is too long for an index; no query shows it

@@ -68,7 +68,7 @@ _BY_KIND = {
 #: the words with which a statement may begin -> its kind; the longest beginning counts
 BEGINNINGS = {tuple(each.split()): kind for kind, texts in _BY_KIND.items() for each in texts}
 _LONGEST = max(map(len, BEGINNINGS))
-#: verbs of statements that may define a table; what follows them decides
+#: verbs of statements that may define a table; the words after the verb decide
 _DEFINING = ("ALTER", "CREATE", "DROP", "IMPORT", "RENAME")
 #: first words of statements that define no table; others decide about those that change rows
 IDLE = {beginning[0] for beginning in BEGINNINGS}.difference(_DEFINING)

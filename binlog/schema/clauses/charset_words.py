@@ -76,7 +76,7 @@ class CharsetClauses:
     charset: int | None = None
     #: a collation's name, which may refer to the charset; empty: no clause names one
     collation: str = ""
-    #: whether CHARACTER SET DEFAULT is one of them
+    #: whether a clause is CHARACTER SET DEFAULT
     to_default: bool = False
 
     def read(self, words: Words) -> bool:

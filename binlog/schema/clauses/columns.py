@@ -139,7 +139,7 @@ def read_column(words: Words, charsets: Charsets, name: str) -> ColumnWords:
 
 
 def _attribute(words: Words, column: ColumnWords) -> ColumnWords | None:  # noqa: C901, PLR0911, PLR0912 - one branch an attribute
-    """Read one attribute; return None if none comes."""
+    """Read one attribute of a column; return None at the end of the attributes."""
     if words.skip("NOT", "NULL") or (not words.shown and words.skip("AUTO_INCREMENT")):
         return replace(column, nullable=False)
     if words.skip("AUTO_INCREMENT"):

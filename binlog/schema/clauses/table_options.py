@@ -42,7 +42,7 @@ _ENGINES = {"HEAP": "MEMORY", "MARIA": "ARIA"}
 
 
 def read_engine(words: Words) -> str:
-    """Read ENGINE with its name, which may be a text; return it as `Draft` has it."""
+    """Read the option ENGINE; return the engine's name in upper case, HEAP as MEMORY and MARIA as ARIA."""
     words.expect("ENGINE")
     words.skip("=")
     name = words.take().text.upper()

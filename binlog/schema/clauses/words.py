@@ -50,7 +50,7 @@ class Words:
         #: tokens that were looked at, and not taken
         self._ahead: list[Token] = []
         self._weight = 0
-        #: the words that `collect_names` collects; None: it was not called
+        #: the words that `collect_names` has collected; None before `collect_names` is called
         self._names: set[str] | None = None
         self._lexer = statement.lexer()
         if whole:
@@ -102,14 +102,14 @@ class Words:
         return self.peek().word in words
 
     def skip(self, *words: str) -> bool:
-        """Take these keywords if they come next; return whether they did."""
+        """Take the keywords if all of them come next; return whether they were taken."""
         comes = self.sees(*words)
         if comes:
             del self._ahead[: len(words)]
         return comes
 
     def skip_any(self, *words: str) -> bool:
-        """Take one of these keywords if it comes next; return whether it did."""
+        """Take the next word if it equals a given keyword; return whether the word was taken."""
         comes = self.peek().word in words
         if comes:
             del self._ahead[0]

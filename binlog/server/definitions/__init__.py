@@ -1,1 +1,1 @@
-"""Definitions of a server's tables: what it shows now, and the statements that led there."""
+"""Definitions of a server's tables: the present definitions, and the statements that led to them."""

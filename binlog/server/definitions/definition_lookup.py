@@ -27,7 +27,7 @@ from canal_group.merge.values.position import Position
 
 
 class Following(Protocol):
-    """A stream that says where it reads."""
+    """A stream with its read position."""
 
     @property
     def reading_at(self) -> tuple[str, int, int]:
@@ -97,7 +97,7 @@ class DefinitionLookup:
         self._missed: set[SourceName] = set()
 
     def follow(self, stream: Following) -> None:
-        """Say which stream it is that asks."""
+        """Set the stream whose table maps ask this lookup."""
         self._stream = stream
 
     def begin(self, start: Position) -> None:
@@ -189,7 +189,7 @@ class DefinitionLookup:
         return None if history is None or not self._keeper.always else history.names()
 
     def origins(self, schema: str, table: str) -> tuple[TableName, ...]:
-        """Return names that a table had here, and those of tables that it was made like."""
+        """Return the former names of a table, and the names of tables that LIKE copied for the table."""
         history = self._known()
         if history is None:
             return ()

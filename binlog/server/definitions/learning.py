@@ -71,7 +71,7 @@ class Learning:
 
         Args:
             begin: see the class.
-            position: likewise.
+            position: see the class.
             end: the other position.
             ahead: returns a source of what the stream will read, if that begins at `begin`.
 

@@ -189,7 +189,7 @@ class _Recorder(NoLookup):
         self.changes: list[Change] = []
 
     def go_on_after(self, position: LogPosition) -> None:
-        """Let statements count that end after a position; those that end there or before are recorded."""
+        """Record only statements after a position: statements up to there are recorded already."""
         if self._after is None or position.reaches(self._after):
             self._after = position
 

@@ -274,7 +274,7 @@ class SourceDefinitions:
                 raise
 
     def _at(self, position: LogPosition, start: Position, reader: PresentReader) -> SchemaHistory | None:
-        """Return the server's history, at a position; None if it is not known what was there."""
+        """Return the server's history at a position; None: the definitions of that position are not known."""
         history = self._histories.of(position.server)
         if history is None:
             return None

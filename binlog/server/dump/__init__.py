@@ -1,1 +1,1 @@
-"""The connection that dumps a source, and what it requests."""
+"""The connection that dumps a source, and the requests on this connection."""

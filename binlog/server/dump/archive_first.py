@@ -63,9 +63,9 @@ class ArchiveFirst:
         self.checksum = self._archive.checksum
         self._knocked_s = -_KNOCK_EVERY_S
         self._lives = False
-        #: whether it was said that the archive has all that is searched
+        #: whether the reader was told that the archive holds everything to search
         self._told = False
-        #: events that come before what the source sends
+        #: events to return before the source's events
         self._first: list[bytes] = []
 
     @property
@@ -162,7 +162,7 @@ class ArchiveFirst:
         return self._lives
 
     def _knock(self) -> None:
-        """Tell the dump server that its archive is read, and note whether there is one, if that is due."""
+        """Tell the dump server at intervals that its archive is read; note whether a server answers."""
         if time.monotonic() >= self._knocked_s + _KNOCK_EVERY_S:
             self._knocked_s = time.monotonic()
             self._lives = knock(self._address, self._server)

@@ -54,8 +54,8 @@ NEAR_BYTES: Final = 1 << 20
 _LOOK_EVERY_S: Final = 1.0
 #: how often it looks while it waits for the archive, seconds
 _WAIT_S: Final = 0.05
-#: how long a reader that has read all of an archive waits for more of it, seconds: a dump server that is busy
-#: appends before that, and one that is not has it in its window
+#: how long a reader at an archive's end waits for more events, seconds: a busy dump server appends to the
+#: archive within that time, and an idle server has the events in its window
 _REST_S: Final = 0.2
 
 
@@ -132,7 +132,7 @@ class Archives(OwnDumps):
         super().__init__(address, semi_sync, stopped)
         #: the packets of the archive that are read
         self._packets: ArchivePackets | None = None
-        #: where they began; a stream that ended there is not begun there again
+        #: where the archive's last stream began; a stream that ended at once is not begun there again
         self._begun: Position | None = None
         #: why the archive did not have what was asked; empty: it had, or was not asked
         self._why = ""
@@ -392,7 +392,7 @@ def dumps_of(
         semi_sync: what it is told.
         stopped: is set when the reader is to end.
         ring: see `DumpServer`.
-        needed: likewise.
+        needed: see `DumpServer`.
     """
     if address.replies:
         return OwnDumps(address, semi_sync, stopped)

@@ -63,7 +63,7 @@ class Spool:
 
     @property
     def unread(self) -> bool:
-        """Whether there are bytes that were not read."""
+        """Whether the spool holds bytes that `read_into` has not returned."""
         return self._read < self._stored + self._held
 
     def read_into(self, room: Buffer) -> int:

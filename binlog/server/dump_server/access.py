@@ -84,8 +84,8 @@ class DumpServerAccess:
     Args:
         address: the source.
         ring: where what is read is stored; None: nowhere.
-        needed: returns from where on clients read, if the group says it; the ring does not know of those that
-            are further back.
+        needed: returns from where on clients read, if the group says it; the ring does not know of clients
+            that are further back.
     """
 
     def __init__(self, address: SourceAddress, ring: Ring | None = None, needed: NeededBy = not_told) -> None:
@@ -117,7 +117,7 @@ class DumpServerAccess:
         return None if attachment is None else self._taken(attachment)
 
     def another(self, position: Position, server: str) -> Attachment | None:
-        """Return one more attachment, which its reader reads beside its stream; None: there is none."""
+        """Return a second attachment, which a reader reads beside its stream; None: no server attaches it."""
         try:
             sock = connected(self._address, position, server, _MOVE_WAIT_S)
             return Attachment(sock, position, _MOVE_WAIT_S, self._address.read_timeout_s)

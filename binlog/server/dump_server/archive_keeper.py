@@ -62,7 +62,7 @@ class ArchiveKeeper:
     ) -> None:
         self._name, self.server, self._connect, self._kept = name, server, connect, kept
         self._reached = reached
-        #: what the dump server has reported last; None: it is not reached
+        #: the last report of the dump server; None: the keeper has no connection
         self.state: Mapping[str, Any] | None = None
         self._closed = threading.Event()
         self._lock = threading.Lock()  # guards _sock against a close in between

@@ -1,4 +1,4 @@
-"""Shared dump: what a dump server sends to one of its readers."""
+"""Shared dump: the packets that a dump server sends to one of its readers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SharedDump(OverPackets):
     Args:
         shard: for errors.
         attachment: the connection to the dump server.
-        another: returns one more that begins there; None: there is none.
+        another: returns a second attachment from a position; None: no server attaches it.
         clock_us: our steady clock.
     """
 

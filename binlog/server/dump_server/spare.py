@@ -29,7 +29,8 @@ class WaitingProcess:
         self._sock, theirs = socket.socketpair()
         try:
             with theirs:
-                # It detaches itself: it serves other readers when this process has ended.
+                # The child detaches itself, because a dump server outlives this process and serves other
+                # readers.
                 self._started = subprocess.Popen(
                     # -P: what lies in the working folder is not a module of ours.
                     [sys.executable, "-P", "-m", "canal_group.binlog.dump_server"],
@@ -44,7 +45,7 @@ class WaitingProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether it is gone: it says nothing while it waits."""
+        """Whether the process has ended: a waiting process sends nothing."""
         return bool(select.select([self._sock], [], [], 0)[0])
 
     def serve(self, listener: socket.socket, order: bytes) -> None:

@@ -42,11 +42,12 @@ class Check:
     ok: bool
     #: what was found
     found: str
-    #: the statement or setting that fixes it; with `ok`, one that enables more; empty if none is needed
+    #: a statement or setting that makes the check pass; with `ok`, a setting that enables more; empty:
+    #: nothing to do
     fix: str = ""
 
 
-#: variable -> the values it may have, and the statement that sets it
+#: variable -> allowed values, and the statement that sets an allowed value
 _SETTINGS: dict[str, tuple[frozenset[str], str]] = {
     "log_bin": (
         frozenset({"ON", "1"}),

@@ -41,7 +41,7 @@ class SemiSync:
 class WhenStored(SemiSync):
     """The source is told of what was handed over."""
 
-    #: replies wait until it has freed what was handed over; None: they do not wait
+    #: replies wait until this ring has freed the rows that were handed over; None: replies do not wait
     _ring: Ring | None = None
 
     def replies(self, dump: OwnDump, start: Position) -> NoReplies:

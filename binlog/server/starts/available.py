@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 def archived_history(
     address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts
 ) -> History | None:
-    """Return the archive's history of the binlog that a server has; None: there is none, or it is damaged.
+    """Return the archive's history of the binlog that a server has; None: no history, or a damaged one.
 
     Raises:
         SourceUnavailable, SourceUnfit: the server does not answer.

@@ -45,11 +45,11 @@ class Logged(NamedTuple):
     file: str
     #: where it begins
     offset: int
-    #: id of the server that committed it first
+    #: id of the server that committed the transaction first
     server_id: int
-    #: time of its commit there, microseconds since 1970; 0 where the server writes none
+    #: commit time on the first server, microseconds since 1970; 0: the binlog does not have this time
     original_us: int
-    #: time of its commit on the server whose binlog this is
+    #: commit time on the server that wrote this binlog
     commit_us: int
 
 

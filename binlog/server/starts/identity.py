@@ -92,7 +92,7 @@ class Identity:
     Args:
         address: the server.
         facts: what it reports about itself.
-        log: what it has.
+        log: the binlog of the server, and the GTIDs that the server has executed.
         position: where a stream continues on it.
     """
 

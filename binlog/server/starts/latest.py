@@ -38,7 +38,8 @@ from canal_group.merge.values.position import Position
 
 #: how often a source is asked whether everything that is written is executed, before what is not is read
 _TRIES: Final = 3
-#: longest wait for a source to send what it has written, seconds: it sends it once it is on its disk
+#: longest wait until a source sends all bytes of its binlog, seconds: a source sends bytes once they are on
+#: its disk
 _SYNC_S: Final = 10.0
 _WRAP: Final = 1 << 32
 
@@ -55,7 +56,7 @@ def latest_position(
     if facts.mariadb:
         end = log_end(address, connection, facts)
         return replace(end, gtid_set=gtids_at(address, connection, end.file, end.offset))
-    # In this order: what is executed is written.
+    # Ask for the GTIDs first and for the end of the log second: executed transactions are in the log by then.
     executed = executed_gtids(address, connection, facts)
     end = log_end(address, connection, facts)
     if facts.variables.get("gtid_mode", "OFF").upper() == "OFF":  # none is on its way

@@ -44,7 +44,8 @@ class Logged(NamedTuple):
     number: int
     #: commit time on the server whose binlog this is, microseconds since 1970
     commit_us: int
-    #: commit time on the server that committed it first; that of this server if that is all there is
+    #: commit time on the server that committed the transaction first; without this time, commit time on the
+    #: server read
     original_us: int
     #: where it begins in the file, modulo 4 GiB
     offset: int
@@ -168,12 +169,12 @@ def created_at_source(address: SourceAddress, server: str, file: str, size: int)
     """Return when a server created a file, seconds since 1970; raises as `logged_at_source`.
 
     Args:
-        address: the server, likewise.
+        address: the server.
         server: its identity.
         file: name of its file.
         size: bytes of the file.
     """
-    # At its end: from its beginning the source would send all that its buffers take.
+    # Read at the end of the file: from the beginning, the source would fill all its socket buffers.
     with logged_at_source(address, server, file, min(size, OFFSET_MAX), looks=True) as logged:
         return logged.created()
 

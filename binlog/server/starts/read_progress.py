@@ -56,14 +56,14 @@ class ReadProgress:
         self.server = ""
         #: creation times of the files that were read, seconds since 1970, by name
         self.created: dict[str, int] = {}
-        #: how streams begin; None until that is decided
+        #: how streams begin; None before the start is decided
         self._start_at: StartAt | None = None
-        #: where the next one begins, instead of that
+        #: where the next stream begins, in place of `_start_at`
         self._recovered: FromOffset | None = None
 
     @property
     def known(self) -> Position:
-        """The position, where there has to be one."""
+        """The position; only for callers after the start of the first stream."""
         assert self.position is not None, "it is known where the stream began"
         return self.position
 

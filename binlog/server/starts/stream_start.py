@@ -112,7 +112,7 @@ class FromOffset:
         return Replaying(self.position, file_offset, purged)
 
     def served(self) -> FromOffset | None:
-        """Return the start as a dump server has it; None: it has none that begins there."""
+        """Return the start that a dump server can serve; None: a dump server cannot begin there."""
         return self
 
     def archived(self, histories: Sequence[History]) -> tuple[History, Position]:
@@ -199,7 +199,7 @@ class LookingBack(FromOffset):
     def _past(
         self, error: PositionPurged, at: Position, log: ServerLog, created: Mapping[str, int]
     ) -> FromOffset:
-        """Return the start that looks one file further back, if there is one."""
+        """Return the start that looks back one more file, or raise `error` at the oldest file."""
         del created
         history = archived_history(log.address, log.connection, log.facts)
         files = with_older(history, list(log.sizes()))

@@ -182,7 +182,7 @@ class DdlPolicy:
             if before(decided.end):
                 identity = origin.shard, _identity(header[0], names, origin)
                 return not any(identity in kept for kept in (self._older, self._newer))
-        # Otherwise it came before this ledger, if it came at all.
+        # In all other cases the statement came before the ledger, or never.
         return False if passed is not None and before(passed) else None
 
     def _decided_before(

@@ -19,7 +19,7 @@ _TIME_TEXT: Final = re.compile(r"(-?)(\d{2,3}):([0-5]\d):([0-5]\d)(?:\.(\d{1,6})
 
 
 def moment_texts(array: Any, mysql_type: str) -> Any:
-    """Return the texts of dates and times, also of those that no calendar has.
+    """Return the texts of dates and times, also of dates that no calendar has.
 
     Args:
         array: (n,) of a type of `is_moment`.

@@ -71,7 +71,7 @@ class NoGtids:
         return not other
 
     def holds(self, _source: str, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which transactions are in this set, (n,): none."""
+        """Return False for each transaction, (n,): the set is empty."""
         return np.zeros(len(numbers), dtype=np.bool_)
 
     def union(self, other: GtidSet) -> GtidSet:

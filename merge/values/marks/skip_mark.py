@@ -34,14 +34,14 @@ class SkipMark:
     verb: str
     #: the table, as consumers see it; empty: none, or it cannot be told
     table: str
-    #: of its transaction; empty: it has none, or that cannot be read
+    #: GTID of the event's transaction; empty: no GTID, or the GTID cannot be read
     gtid: str
     #: who asked for it, and when, microseconds since 1970 UTC
     by: str
     at_us: int
 
     def to_sql(self) -> str:
-        """Return the statement that stands for it."""
+        """Return the mark as the text of a statement."""
         return mark_sql(_WORDS, {**asdict(self), "unit": self.unit.value})
 
     @classmethod

@@ -51,7 +51,7 @@ class SnapshotMark:
     absent: tuple[str, ...] = ()
 
     def to_sql(self) -> str:
-        """Return the statement that stands for it."""
+        """Return the mark as the text of a statement."""
         facts = {"shard": self.shard, "client_id": self.client_id, "table": self.table}
         failed = {"failed": dict(self.failed), "failed_count": self.failed_count} if self.failed_count else {}
         absent = {"absent": list(self.absent)} if self.absent else {}

@@ -17,7 +17,7 @@ from canal_group.merge.values.header import gtid_text
 class LastTransaction:
     """The last transaction that was read before a position: its number, its time, and where it was read."""
 
-    #: as its source writes it: 0-1-42, or uuid:42; empty: it has none
+    #: GTID as the source writes it: 0-1-42, or uuid:42; empty: no GTID
     gtid: str
     #: commit time as it was read, microseconds since 1970 UTC
     commit_us: int

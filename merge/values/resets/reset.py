@@ -17,9 +17,10 @@ from canal_group.merge.values.position import file_order
 class Absence(Enum):
     """Why a source does not have a file, by the oldest one that it has."""
 
-    #: it is not newer: it was purged
+    #: the source's oldest file has a higher number: the missing file was purged
     PURGED = auto()
-    #: it is newer: the binlog that had it is gone
+    #: the missing file has a higher number than the source's oldest file: the source has begun its binlog
+    #: anew
     RESET = auto()
     #: it is of another name, and cannot be compared
     UNKNOWN = auto()
@@ -43,7 +44,7 @@ def begun_anew(before: tuple[str, int], now: tuple[str, int]) -> bool:
 
     Args:
         before: name of a file that was read, and when it was created, seconds since 1970; 0: not known.
-        now: likewise, of a file that is read.
+        now: name and creation time of a file that is read.
     """
     (file, before_s), (now_file, now_s) = before, now
     if file == now_file:

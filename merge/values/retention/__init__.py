@@ -1,1 +1,1 @@
-"""Retention: what an archive keeps for those who read later."""
+"""Retention: the rules by which an archive keeps files for later readers."""

@@ -100,7 +100,7 @@ def _slots(array: Any) -> Any:
 
 
 def odd_of(array: Any) -> NDArray[np.bool_] | None:
-    """Return which values are dates that no calendar has; None: none is."""
+    """Return which values are dates that no calendar has; None: every date is valid."""
     if not array.null_count:
         return None
     slots = _slots(array)

@@ -29,7 +29,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SkippedEvent:
-    """One event that is left out, each time that it is read."""
+    """An event that every reader of the shard leaves out."""
 
     shard: str
     #: identity of the server whose binlog it is in; empty: the shard reads files
@@ -48,7 +48,7 @@ class SkippedEvent:
 
     @property
     def event_key(self) -> tuple[str, str, int, int]:
-        """What tells it from the others of its shard, besides when its file was created."""
+        """Identifies the event among the skipped events of its shard, up to the creation time of its file."""
         return self.server, self.file, self.offset, self.part
 
     def is_of(self, created_s: int) -> bool:
@@ -87,7 +87,7 @@ def parse_event_offset(text: str) -> tuple[str, int]:
     """Return file and offset of an event in a binlog, as errors and statuses write it: FILE:POS.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text has another form.
     """
     file, _, offset = text.rpartition(":")
     if not (offset.isascii() and offset.isdecimal() and len(offset) < 20):  # noqa: PLR2004 - of 64 bits

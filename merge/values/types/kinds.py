@@ -60,7 +60,7 @@ class Spelling(StrEnum):
     TEXT = auto()
     #: a charset
     UNSIZED_TEXT = auto()
-    #: a length that decides which of the blobs it is
+    #: a length that decides which BLOB type the column gets
     BLOB = auto()
     #: nothing; on MariaDB it is a text
     JSON = auto()

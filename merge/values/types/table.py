@@ -51,7 +51,7 @@ class ColumnType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TypeRow:
-    """All that is known of one column type."""
+    """The facts about one column type."""
 
     #: as `DATA_TYPE` in information_schema has it
     name: str
@@ -59,9 +59,9 @@ class TypeRow:
     code: ColumnType
     storage: Storage
     spelling: Spelling
-    #: the number that canal gives to its columns; None: that of its Arrow type
+    #: the number that canal gives to columns of the type; None: the number of the Arrow type
     jdbc: Jdbc | None
-    #: Arrow type of its values, signed ones if there are others; None: it depends on the column
+    #: Arrow type of the values, the signed type if both exist; None: the column decides
     arrow: Any = None
     #: other words for it in statements
     words: tuple[str, ...] = ()
@@ -91,7 +91,8 @@ class TypeRow:
     packed: ColumnType | None = None
     #: what MariaDB's table maps say instead, so that only a lookup tells it from a binary string
     hidden_in: ColumnType | None = None
-    #: whose table maps count it among the types with a charset, although it has none
+    #: the vendor whose table maps count the type among the types with a charset, although the type has no
+    #: charset
     counted_as_text: Vendor | None = None
     #: the version of MariaDB that has it first, if only MariaDB has it
     since: tuple[int, int] | None = None

@@ -123,7 +123,7 @@ class UnreadTables:
         self._destination, self._client_id = destination, client_id
         #: shard and name in the source of each failed table that was named
         self._tables: set[tuple[str, str]] = set()
-        #: tables that no shard has, by the marks so far; None: there was no mark
+        #: tables that no shard has, by the marks so far; None before the first mark
         self._absent: set[str] | None = None
 
     def note_begun(self, snapshot: str | None, cursor: GroupPosition) -> None:
@@ -141,7 +141,7 @@ class UnreadTables:
             )
 
     def check(self) -> None:
-        """Return if no table has failed; print the names of those that no shard has.
+        """Return if no table has failed; print the names of tables that no shard has.
 
         Raises:
             typer.Exit: at least one table has failed; the command ends with `ExitCode.FAILED`.

@@ -12,7 +12,7 @@ _WHOLE = 1_000
 
 
 class _Group(TyperGroup):
-    """Lists its commands with their whole summaries."""
+    """Lists the commands of a group with whole summaries."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]

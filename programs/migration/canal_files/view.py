@@ -30,8 +30,8 @@ class View:
     Args:
         name: canal's name of the instance.
         own: its instance.properties.
-        server: canal.properties; None: there is none.
-        environment: variables that are named as keys; None: there are none.
+        server: canal.properties; None: no such file.
+        environment: variables that are named as keys; None: no variables.
     """
 
     name: str
@@ -85,7 +85,7 @@ class View:
         """Return a whole number.
 
         Raises:
-            ConfigError: it is none, or less than `least`.
+            ConfigError: the value is not a whole number, or less than `least`.
         """
         text, entry = self.text(key), self.entry(key)
         if text is None or entry is None:

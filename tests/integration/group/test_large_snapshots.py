@@ -70,7 +70,7 @@ class Replica:
     """What the stream made of rows, in columns: the last change of each, and whether it is there after it."""
 
     def __init__(self) -> None:
-        #: shard, id and whether it is there, in the stream's order; and what it has
+        #: shard, id and whether it is there, in the stream's order; and the row
         self._ids: list[Any] = []
         self._rows: list[Any] = []
         self.reads = self.changes = 0

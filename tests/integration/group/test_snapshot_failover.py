@@ -61,8 +61,8 @@ def test_failover_mid_page(
 ) -> None:
     """1. Pages come of the primary, and changes. 2. The replica receives all of it, and applies nothing any
     more: it lacks the points of the next pages, some of which are acknowledged. 3. The primary is lost; the
-    replica is not read. 4. It applies what it has, and is the primary: what was not acknowledged is read
-    there. 5. The copy is what it has.
+    replica is not read. 4. The replica applies its relay log, and is the primary: rows without an ack
+    are read there. 5. The copy equals the replica.
     """
     primary, standby = servers
     replica, shop = Replica(*servers), Pair([primary], one_zookeeper.hosts, tmp_path)

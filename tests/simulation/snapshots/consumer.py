@@ -98,7 +98,7 @@ class Consumer(Process):
         self.hurries = False
         #: whether an operator has steered its snapshot
         self.was_steered = False
-        #: what it has, and what it has acknowledged
+        #: the consumer's copy of the tables, and the copy at its last acknowledgement
         self.copy: Copy | None = None
         self.acknowledged: Copy | None = None
 

@@ -46,7 +46,7 @@ class ShardCopy:
     #: server, file and offset that the stream is at, and ordinals of pages that were there
     location: tuple[str, str, int] = ("", "", 0)
     page_rows: int = 0
-    #: the cursor of the snapshot; None: there is none, or it is over
+    #: the cursor of the snapshot; None: no snapshot, or a snapshot that is over
     text: str | None = None
     #: whether the mark at the snapshot's end came
     over: bool = False

@@ -49,7 +49,7 @@ def read_from(address, position):
 
 
 def purge_all_but_the_last(server: DatabaseServer) -> None:
-    """Purge a source's binlogs, as soon as it lets go of those that were being read."""
+    """Purge a source's binlogs, as soon as the source lets go of the binlogs that were being read."""
     deadline_s = time.monotonic() + DEADLINE_S
     while True:
         names = [row[0] for row in server.execute("SHOW BINARY LOGS")]

@@ -70,7 +70,7 @@ class SnapshotClient:
         return self.shard._lane(EPOCH, self.generation)
 
     def saved(self) -> Copy:
-        """Return a copy of what it has."""
+        """Return a copy of the client's rows."""
         return deepcopy(self.copy)
 
     def read(self, wait_s: float = 0.05, items_max: int = 100_000, free: bool = True) -> int:

@@ -25,7 +25,7 @@ COMMANDS = dict(walk(get_command(app)))
 
 
 def shown_default(option: Any) -> str | None:
-    """Return the default that help has to show; None: there is none to show."""
+    """Return the default that help has to show; None: no default to show."""
     if option.default is None or option.default is False or option.default in ("", [], ()):
         return None
     if option.default is True:

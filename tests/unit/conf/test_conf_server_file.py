@@ -210,7 +210,7 @@ def test_a_file_that_comes_to_differ_keeps_what_it_has(tmp_path: Path):
     assert list(together(tmp_path, "", "gateway: {calls_max: 2}")) == [two]
     after = changes(running, read_folder(tmp_path))
     assert (list(after.refused), after.restart, after.stop) == ([two], {}, ())
-    # Both change, and differ: the second keeps what it has, so that the first cannot change either.
+    # Both change, and differ: the second keeps its settings, so that the first cannot change either.
     together(tmp_path, "gateway: {calls_max: 1}", "gateway: {calls_max: 2}")
     after = changes(running, read_folder(tmp_path))
     assert (sorted(after.refused), after.restart) == ([one, two], {})

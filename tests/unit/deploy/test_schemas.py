@@ -1,4 +1,4 @@
-"""The recipes in deploy/ by the rules of those that read them: Kubernetes, KubeRay, Compose, a linter."""
+"""The recipes in deploy/ by the rules of their readers: Kubernetes, KubeRay, Compose, a linter."""
 
 from __future__ import annotations
 

@@ -872,7 +872,7 @@ def test_a_shard_that_brings_old_transactions_is_not_silent():
 
 
 def test_a_shard_with_transactions_and_an_old_low_watermark_is_not_silent():
-    """It sends what it has, while its clock stands; the other one has new promises."""
+    """The shard sends its transactions, while its low watermark stands; the other shard's rises."""
     world = World.of(Source(Tx(60), Tx(70), Tx(80)), Source(), dead_shard=DeadShard("skip_after", SECOND))
     for second in range(3):
         world.now_us += SECOND

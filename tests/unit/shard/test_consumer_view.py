@@ -1,4 +1,4 @@
-"""The consumer's view: which columns and rows of those that MariaDB logs a consumer sees."""
+"""The consumer's view: which of MariaDB's logged columns and rows a consumer sees."""
 
 import pyarrow as pa
 import pytest

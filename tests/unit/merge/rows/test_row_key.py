@@ -14,7 +14,7 @@ from canal_group.merge.values.chunk import MYSQL_TYPE, TableName, rows_schema
 
 
 def rows(key, images, **columns):
-    """Row changes of columns (type, MySQL's type), from (before, after) images; None: there is none."""
+    """Row changes of columns (type, MySQL's type), from (before, after) images; None: no image."""
     fields = [
         pa.field(name, kind, metadata={MYSQL_TYPE: mysql.encode()}) for name, (kind, mysql) in columns.items()
     ]

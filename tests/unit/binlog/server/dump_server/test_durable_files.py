@@ -69,7 +69,7 @@ def test_files_before_the_last_one_are_durable_as_far_as_the_manifest_says(files
 
 
 def test_a_file_that_is_named_alike_is_another_one(files, ring, history):
-    """The source was reset: its files have the names of those that the archive has."""
+    """The source was reset: its files have the names of the archive's files."""
     files.reached(SERVER, end_of(history, offset=1_000))
     files.reading({name: created_s - 5 for name, created_s in created_of(history).items()})
     assert not any(ring.durable.values())
