@@ -9,7 +9,7 @@ XA_PREPARE has a flag for a commit in one phase; then it is the commit. Servers 
 10.5 log an XA transaction like any other, when it commits.
 
 `XaTransactions` keeps the rows of prepared transactions until they commit or roll back: undecoded, in memory,
-bounded. A reader that began after a PREPARE lacks its rows; docs/adr/0005-prepared-rows-are-looked-up.md says
+bounded. A reader that began after a PREPARE lacks its rows; docs/adr/0005-grammar.md#xa says
 how it gets them.
 
 Layout: `XA_prepare_event` in MySQL's control_events.h; statements as the servers serialise an xid,

@@ -6,7 +6,7 @@ By carry-less products, on processors that have them: 64 bytes a step are folded
 the remainder of the whole as it is. The remaining 16 bytes go through the tables like a message of
 its own. Method: Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction"; the
 factors are remainders of powers of x, by how far a half is moved, bits reflected. Its gain over zlib's is in
-docs/adr/0007-one-grammar-and-a-fast-path.md; `make bench ARGS=checksum` measures it.
+docs/adr/0005-grammar.md#one-grammar-and-a-fast-path; `make bench ARGS=checksum` measures it.
 """
 
 from libc.stdint cimport uint8_t, uint32_t

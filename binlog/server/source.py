@@ -359,7 +359,7 @@ class ServerFacts:
     version: str
     server_id: int
     #: identifies the server: MySQL's uuid, or MariaDB's server id. Two unrelated MariaDB servers may share an
-    #: id; the creation time of a file then tells their binlogs apart (ADR 19)
+    #: id; the creation time of a file then tells their binlogs apart (ADR 8)
     identity: str
     #: global variables by lower-case name
     variables: Mapping[str, str]

@@ -20,7 +20,7 @@ Rules:
 
 Guaranteed: keys that go out never decrease; a shard's order is kept; each header goes out once. If the
 contract holds, no header is LATE, and transactions with ids go out by (greatest id of their shard so far,
-shard_index, sequence), whatever the order of arrival. ADR 27 has the proof.
+shard_index, sequence), whatever the order of arrival. ADR 4 has the proof.
 
 The contract of `merge.order_by`, D being `commit_within_s`: of two transactions, the one with the smaller id
 has a time at most D after the time of the other. The time is the commit time, made monotone in its shard

@@ -4,7 +4,7 @@ The feed: batches of a destination as messages; while one is published, the next
 
 For a sink that keeps the position it reads offset ranges, each from the end of the one before it, whatever
 the cursor says: the same position has the same changes after it, with the same numbers, whatever failed
-(docs/adr/0015-offset-ranges-for-readers-that-keep-their-position.md). For another sink it gets batches from
+(docs/adr/0015-offset-ranges.md#offset-ranges). For another sink it gets batches from
 the cursor on.
 """
 

@@ -384,7 +384,7 @@ class World:
         """Reset the primary's log.
 
         No copy is left: what a copy of MySQL has under a number may be older than what was read of a replica,
-        and ADR 19 says that this is not noticed.
+        and ADR 8 says that this is not noticed.
         """
         self.primary.reset(self.now_us)
         self._copies.clear()

@@ -25,7 +25,7 @@ from canal_group.binlog.archive.forms.key import Key
 from canal_group.binlog.archive.forms.readable import Readable, damaged_bytes
 
 FRAME_BYTES: Final = 1 << 20
-#: compression level: see the measurements in the decision record
+#: compression level: docs/adr/0033-archive.md has the measurements
 LEVEL: Final = 3
 _CHECKS_MAGIC: Final = 0x184D2A50
 _TABLE_MAGIC: Final = 0x184D2A5E

@@ -3,7 +3,7 @@
 The producer is idempotent and transactional, under one transactional id for a destination and client id. The
 position is the value of a record in the position topic, with that id as its key. So messages and position are
 committed together, or not at all, and a `read_committed` consumer sees each change once
-(docs/adr/0038-a-position-travels-in-kafkas-transaction.md).
+(docs/adr/0015-offset-ranges.md#kafkas-transaction).
 
 Opening the id fences an older producer of it: Kafka refuses whatever it still sends, and ends the transaction
 that it left open.
