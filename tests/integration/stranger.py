@@ -1,4 +1,4 @@
-"""A stranger with README and a clone: servers as README prepares them, and what is typed beside `.venv`."""
+"""A stranger with README and a clone: servers as README prepares them, and commands of its `.venv`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from playground.database.child_process import free_port, run_as_root
 from playground.database.mariadb import MariaDbServer
 
 PASSWORD = "a-password"
-COMMAND = ".venv/bin/canal-group"
+COMMAND = "canal-group"
 #: columns of a terminal
 WIDTH = 80
 
@@ -100,6 +100,7 @@ class Stranger:
         self.variables = {
             **os.environ,
             "HOME": str(folder),
+            "PATH": f"{folder / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}",
             "COLUMNS": str(WIDTH),
             "PYTHONUNBUFFERED": "1",
         }

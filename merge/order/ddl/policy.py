@@ -272,7 +272,7 @@ class DdlPolicy:
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, UsageError) as error:
             raise ConfigError(
                 f"The stored decisions of merge.ddl cannot be read ({type(error).__name__}: {error}).",
-                hint="Remove them, see docs/operating.md: new ones begin where reading is.",
+                hint="Remove them, see docs/merging.md: new ones begin where reading is.",
             ) from error
 
     def describe(self, shards: Shards) -> dict[str, Any]:

@@ -159,7 +159,7 @@ def copy(stranger: Stranger) -> None:
     """Begin with the rows that there are, by the grant and the command that stand in the text."""
     text = README.read_text()
     (grant,) = re.findall(r"`(GRANT SELECT .*?)`", text)
-    (command,) = re.findall(r"`(consume .* --snapshot .*?)`", text)
+    (command,) = re.findall(r"`canal-group (consume .* --snapshot .*?)`", text)
     for index, server in enumerate(stranger.servers):
         server.execute(grant.replace("shop_0", f"shop_{index}"))
     with stranger.running(f"{COMMAND} {command}", status=130) as rows:
