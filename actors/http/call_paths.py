@@ -88,6 +88,8 @@ class CallPaths:
         call = well_formed(lambda: call_of(kind, said))
         for field in fields_of(kind):
             value = getattr(call, field.name)
+            if field.reader is values.client_id:
+                grant.check(destination, value)
             if value is not None and field.reader in _KNOWN:
                 _KNOWN[field.reader](served, value)
         if isinstance(call, Operation):

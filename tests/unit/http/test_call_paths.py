@@ -92,7 +92,8 @@ class Instance:
     destination = "shop"
 
     def __init__(self) -> None:
-        grants = [("ops", Grant("ops", operate=True)), ("reader", Grant("reader"))]
+        theirs = Grant("theirs", client_ids=frozenset({"other"}), operate=True)
+        grants = [("ops", Grant("ops", operate=True)), ("reader", Grant("reader")), ("theirs", theirs)]
         self.grants = Grants.of(grants)
         self.asked: list[Call[Any]] = []
         self.requests = SimpleNamespace(answer=self._answer, client={"app": {"client_id": "app"}}.get)
@@ -175,6 +176,18 @@ def test_only_an_operator_makes_it(called: Http, method: str, path: str, body: A
     assert f"the operation {call.declared.name} on shop" in refused.json()["message"]
     assert called.instance.asked == []
     assert not called.audit_log.exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "call"), [each for each in REQUESTS if each[1].startswith("/clients/")]
+)
+def test_an_operator_of_some_client_ids_operates_no_other(
+    called: Http, method: str, path: str, body: Any, call: Call[Any]
+):
+    refused = called(method, path, body, token="theirs")
+    assert (refused.status_code, refused.json()["error"]) == (403, "AccessDenied")
+    assert "client id app of shop" in refused.json()["message"]
+    assert called.instance.asked == []
 
 
 def test_every_call_of_an_operator_has_its_path(called: Http):
