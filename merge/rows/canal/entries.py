@@ -32,6 +32,7 @@ from canal_group.merge.rows.assemble import BatchRows, RowNumbers, Runs, gtids, 
 from canal_group.merge.rows.canal.event_types import numbers_of
 from canal_group.merge.rows.canal.jdbc import jdbc_type, plain_type
 from canal_group.merge.rows.canal.parsed import is_parsed
+from canal_group.merge.rows.canal.wire import number, text
 from canal_group.merge.rows.native.canal import Rows, encode
 from canal_group.merge.rows.text import values_of
 from canal_group.merge.values.chunk import PRIMARY_KEY, TableName, mysql_type_of
@@ -40,32 +41,6 @@ from canal_group.merge.values.rows.absent import absent_in
 
 if TYPE_CHECKING:
     from canal_group.merge.rows.native.canal import Column
-
-
-_VARINT, _LENGTH = 0, 2
-_CONTINUED = 0x80
-
-
-def varint(value: int) -> bytes:
-    """Return a whole number, `-2**63 <= value < 2**64`; a negative one takes ten bytes."""
-    rest, digits = value & (1 << 64) - 1, bytearray()
-    while rest >= _CONTINUED:
-        digits.append(rest & _CONTINUED - 1 | _CONTINUED)
-        rest >>= 7
-    digits.append(rest)
-    return bytes(digits)
-
-
-def number(field: int, value: int) -> bytes:
-    """Return a field with a number; nothing for 0, which a message without the field means."""
-    return varint(field << 3 | _VARINT) + varint(value) if value else b""
-
-
-def text(field: int, value: str) -> bytes:
-    """Return a field with a text; nothing for an empty one, which a message without the field means."""
-    data = value.encode()
-    return varint(field << 3 | _LENGTH) + varint(len(data)) + data if data else b""
-
 
 _Bytes: TypeAlias = NDArray[np.uint8]
 

@@ -20,7 +20,8 @@ from canal_group.merge.snapshot.cursor import KeyRange, SnapshotCursor, TableCur
 from canal_group.merge.snapshot.point import Point
 from canal_group.merge.snapshot.steps import TableChange
 from canal_group.merge.snapshot.table_rows import PlacedRows
-from canal_group.merge.snapshot.table_snapshot import TableSnapshot, TouchLog
+from canal_group.merge.snapshot.table_snapshot import TableSnapshot
+from canal_group.merge.snapshot.touch_log import TouchLog
 from canal_group.merge.snapshot.touched import Touched
 from canal_group.merge.values.chunk import Chunk, Op, TableName
 from canal_group.merge.values.position import GroupPosition, Position

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from canal_group.canal_protocol import entry_pb2
-from canal_group.merge.rows.canal.entries import ENTRY, ROWS, TRANSACTION, varint
+from canal_group.merge.rows.canal.entries import ENTRY, ROWS, TRANSACTION
+from canal_group.merge.rows.canal.wire import varint
 from canal_group.merge.rows.native.canal import Rows, encode
 from canal_group.merge.rows.text import values_of
 
