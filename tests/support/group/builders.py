@@ -361,17 +361,23 @@ class World:
     # ---- shards ------------------------------------------------------------------------------------------
 
     def open(self, shard: int) -> None:
-        """Open a shard at the requested position, or fail as a server does that does not list its file."""
+        """Open a shard at the requested position, as a server does that lists its files."""
         asked = self.opening.pop(shard)
         source = self.sources[shard]
         position = asked.position or source.start
-        if position.file not in source.names:
-            error = PositionRefused("It has no such file.")
-            self.tell(ev.ShardFailed(shard, asked.generation, error, self.now_us))
+        if self._refuses(source, asked):
             return
         begin = source.index_after(position)
         self.rings[shard] = FakeRing(source, asked.generation, begin, begin, begin, 10 * asked.generation)
         self.tell(ev.ShardOpened(shard, asked.generation, position, self.now_us))
+
+    def _refuses(self, source: Source, asked: do.OpenShard) -> bool:
+        """Refuse a position in a file that the source does not list; return whether it did."""
+        listed = asked.position is None or asked.position.file in source.names
+        if not listed:
+            error = PositionRefused("It has no such file.")
+            self.tell(ev.ShardFailed(asked.shard, asked.generation, error, self.now_us))
+        return not listed
 
     def open_all(self) -> None:
         """Open every shard that was asked to open."""
@@ -383,9 +389,7 @@ class World:
         for (lane, shard), asked in sorted(self.replay_opening.items()):
             source = self.paged.get(shard, self.sources[shard])
             assert asked.position is not None, "a replay begins at a cursor"
-            if asked.position.file not in source.names:
-                error = PositionRefused("It has no such file.")
-                self.tell(ev.ShardFailed(shard, asked.generation, error, self.now_us))
+            if self._refuses(source, asked):
                 continue
             begin = source.index_after(asked.position)
             self.replay_rings[lane, shard] = FakeRing(source, asked.generation, begin, begin, begin)
