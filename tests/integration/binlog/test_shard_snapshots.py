@@ -114,7 +114,7 @@ def test_pause_resume_bad_condition_dropped_table_missing_right(server, address)
         "GRANT REPLICATION SLAVE, REPLICATION CLIENT, REFERENCES ON *.* TO canal_reader@'%'",
         *(f"GRANT SELECT ON app.{table} TO canal_reader@'%'" for table in "acde"),
     )
-    where = {"app.a": "id < 10 OR id = 20", "app.c": "nope = 1", "app.e": "id < 10) OR (id = 20"}
+    where = {"app.a": "id < 10 OR id = 20", "app.c": "nope = 1", "app.e": "id < < 10"}
     names = [f"app.{table}" for table in (*"abcde", "never")]
     try:
         with running(reader) as shard:
